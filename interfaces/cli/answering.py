@@ -3,11 +3,11 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, who
 from steptrail.interfaces.cli.steering import AnyResult, Steered, carried_out
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
 
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def _step(arguments: argparse.Namespace, output: Output) -> int:
 
 def _flow(handle: Steered) -> "Flow":
     if isinstance(handle, Session):
-        name = name_of(handle.stream_id)
+        name = stream_name(handle.stream_id)
         raise Refusal(f"{name} is the session of an agent: `approve`, `deny`, `settle` and `send` answer it")
     return handle

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.due import DueCause
@@ -17,7 +18,6 @@ from steptrail.interfaces.cli.listing import PAGE, marks, run_data
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount
 from steptrail.interfaces.python.lists import states_of
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import lasting
 
@@ -50,7 +50,7 @@ def _due(arguments: argparse.Namespace, output: Output) -> int:
         output.data([_data(run, worker, command) for run, worker, command in rows])
         return Exit.OK
     cells = [
-        [name_of(run.stream), run.name, ", ".join([run.status.value, *marks(run)]), _why(run, worker, now), command]
+        [stream_name(run.stream), run.name, ", ".join([run.status.value, *marks(run)]), _why(run, worker, now), command]
         for run, worker, command in rows
     ]
     output.table(["ID", "AGENT", "STATUS", "DUE BECAUSE", "COMMAND"], cells)
@@ -75,7 +75,7 @@ def _why(run: RunSummary, worker: str | None, now: int) -> str:
     if (due := run.due) is None:
         return ""
     if due.stream is not None:
-        return f"{name_of(due.stream)} does not rest any more"
+        return f"{stream_name(due.stream)} does not rest any more"
     on = f" on {worker}" if worker else ""
     ago = f" {lasting(seconds_between(due.since, now))} ago" if due.since is not None else ""
     return f"{_SAID[due.cause]}{on}{ago}"
@@ -90,4 +90,4 @@ def _worker(run: RunSummary, states: Mapping[str, Any]) -> str | None:
 def _command(run: RunSummary, states: Mapping[str, Any], store: str | None) -> str:
     shown, state = shown_of(run.stream), states.get(run.stream)
     code, *options = ("AGENT",) if shown is None or state is None else shown.code_of(state, GivenWords())
-    return typed(store, "resume", code, name_of(run.stream), options=options)
+    return typed(store, "resume", code, stream_name(run.stream), options=options)

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 from dataclasses import dataclass
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
@@ -12,7 +13,6 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, a_path, age, amount, prefix, store_of, who
 from steptrail.interfaces.python.archive import Archived, unarchived
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
@@ -142,7 +142,7 @@ class _Proved:
 
     @classmethod
     def of(cls, archived: Archived) -> "_Proved":
-        return cls(name_of(archived.stream), archived.events, archived.digest.hex())
+        return cls(stream_name(archived.stream), archived.events, archived.digest.hex())
 
 
 async def _proof(trail: Steptrail, proved: _Proved) -> str:
@@ -158,8 +158,11 @@ def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -
         output.data(_report_data(report))
         return Exit.OK
     rows = [
-        *[["would erase" if report.is_dry_run else "erased", name_of(e.stream), str(e.events)] for e in report.erased],
-        *[["kept", name_of(stream), why] for stream, why in report.kept],
+        *[
+            ["would erase" if report.is_dry_run else "erased", stream_name(e.stream), str(e.events)]
+            for e in report.erased
+        ],
+        *[["kept", stream_name(stream), why] for stream, why in report.kept],
     ]
     if rows:
         output.table(["", "ID", "EVENTS"], rows)
@@ -178,8 +181,8 @@ def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -
 
 def _report_data(report: ErasureReport) -> dict[str, JsonValue]:
     return {
-        "erased": [{"id": name_of(each.stream), "events": each.events} for each in report.erased],
-        "kept": [{"id": name_of(stream), "why": why} for stream, why in report.kept],
+        "erased": [{"id": stream_name(each.stream), "events": each.events} for each in report.erased],
+        "kept": [{"id": stream_name(stream), "why": why} for stream, why in report.kept],
         "dryRun": report.is_dry_run,
         "remains": report.remains,
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from steptrail.domain.agent.events import ExecutionStarted
 from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
+from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal, writing
@@ -15,7 +16,6 @@ from steptrail.interfaces.cli.parser import Commands, a_path, prefix
 from steptrail.interfaces.cli.written_test import module_name, written_test
 from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.loading import load_agent
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact, redact_flow
 from steptrail.interfaces.python.trail import Steptrail
@@ -80,7 +80,7 @@ async def _read(arguments: argparse.Namespace, trail: Steptrail) -> Recording | 
         return redact_flow(FlowRecording(handle.id, name, records), arguments.redact)
     if stream.startswith(AGENTS):
         return redact(Recording(handle.id, records), arguments.redact)
-    raise Refusal(f"{name_of(stream)} is of a kind that cannot be exported")
+    raise Refusal(f"{stream_name(stream)} is of a kind that cannot be exported")
 
 
 def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> int:

@@ -5,7 +5,7 @@ import asyncio
 from functools import partial
 from typing import get_args
 
-from steptrail.domain.errors import CorruptRecord, NotExported
+from steptrail.domain.errors import CorruptRecord, NotExported, stream_name
 from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
@@ -13,7 +13,6 @@ from steptrail.infrastructure.telemetry.telemetry import checked_share
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Parser, store_of
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.telemetry import Flavour, Span, TracePer, with_openinference
@@ -120,8 +119,8 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
             async with trail.subscribe(follow=False, on_corrupt=damaged) as entries:
                 return await exported(entries)
         told = 0
-        tree = await trail.tree(name_of((await trail.find_any(arguments.id)).stream_id))
+        tree = await trail.tree(stream_name((await trail.find_any(arguments.id)).stream_id))
         for _, each in tree.walk():
-            async with trail.subscribe(session=name_of(each.run.stream), follow=False) as entries:
+            async with trail.subscribe(session=stream_name(each.run.stream), follow=False) as entries:
                 told += await exported(entries)
         return told

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Collection
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.tools import ToolEffect
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit, Refusal
@@ -10,7 +11,6 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Parser, prefix
 from steptrail.interfaces.cli.summaries import dollars, how_it_stopped
 from steptrail.interfaces.python.asking_runs import RunsPage
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder
 from steptrail.projections.asking.runs import RunCount, RunRow
@@ -138,7 +138,7 @@ def _sizes(given: Collection[str] | None, option: str) -> dict[Measure, float]:
 def _cells(row: RunRow, *, is_priced: bool) -> list[str]:
     cost = "" if row.cost_usd is None else f"{'at least ' if row.is_unpriced else ''}{dollars(row.cost_usd)}"
     return [
-        name_of(row.stream),
+        stream_name(row.stream),
         str(row.ordinal),
         row.name,
         f"{row.status}, crashed" if row.is_crashed else row.status,

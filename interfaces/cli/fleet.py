@@ -3,13 +3,13 @@
 import argparse
 import time
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, engine_of
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.rendering import few, lasting
 from steptrail.runtime.kernel.engine import EngineStatus, TopicStatus, WorkerReport
 
@@ -39,7 +39,7 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
         return Exit.OK
     topics = [
         [
-            name_of(name),
+            stream_name(name),
             str(each.waiting),
             "" if each.since is None else f"{lasting(seconds_between(each.since, now))} ago",
             str(each.later),
@@ -65,7 +65,7 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _named(streams: tuple[str, ...]) -> str:
-    return few([name_of(stream) for stream in streams], _MOST_NAMED)
+    return few([stream_name(stream) for stream in streams], _MOST_NAMED)
 
 
 def _topic_data(name: str, topic: TopicStatus) -> dict[str, JsonValue]:
@@ -87,9 +87,9 @@ def _worker_data(worker: WorkerReport) -> dict[str, JsonValue]:
         "beganAt": to_datetime(worker.began_at).isoformat(),
         "seenAt": to_datetime(worker.seen_at).isoformat(),
         "concurrency": worker.concurrency,
-        "agents": [name_of(topic) for topic in worker.topics],
-        "sessions": [name_of(stream) for stream in worker.running],
-        "left": [name_of(stream) for stream in worker.left],
+        "agents": [stream_name(topic) for topic in worker.topics],
+        "sessions": [stream_name(stream) for stream in worker.running],
+        "left": [stream_name(stream) for stream in worker.left],
         "wakes": worker.wakes,
         "withoutEffect": worker.without_effect,
     }

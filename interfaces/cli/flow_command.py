@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptrail.domain.base import full_form
-from steptrail.domain.errors import InvalidWorkflow
+from steptrail.domain.errors import InvalidWorkflow, stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import prefix_of
@@ -22,7 +22,6 @@ from steptrail.interfaces.python.flow_files import (
 )
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.loading import load_runnable, split_reference
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.kinds import KINDS
 
@@ -126,10 +125,10 @@ async def _drawn(arguments: argparse.Namespace) -> "tuple[str, DrawnFlow, dict[s
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
         handle = await trail.find_any(what)
         if not handle.stream_id.startswith(FLOWS):
-            raise Refusal(f"{name_of(handle.stream_id)} is the session of an agent: only workflows are drawn")
+            raise Refusal(f"{stream_name(handle.stream_id)} is the session of an agent: only workflows are drawn")
         flow = trail.flow(handle.id)
         state, drawn = await flow.state(), await flow.draw()
-        head = f"{name_of(flow.stream_id)}, {drawn.name}: {state.status.value}"
+        head = f"{stream_name(flow.stream_id)}, {drawn.name}: {state.status.value}"
         return head, drawn, {"flowId": flow.id, "executionId": state.execution_id, "status": state.status.value}
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed, valued
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
 WORKFLOW = "WORKFLOW"
@@ -30,7 +30,7 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
     A workflow that was given, with its code, stands in place of the recorded one.
     """
     stream, store = flow_stream(state.flow_id), given.store
-    name, (who, *code) = name_of(stream), code_of_flow(state, given)
+    name, (who, *code) = stream_name(stream), code_of_flow(state, given)
     resume = typed(store, "resume", who, name, options=code)
     asked = questions_of_flow(stream, state)
     match state.status:
@@ -43,7 +43,7 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
             first, *others = answers_to(replace(in_time[0], digest=None), store=store)
             return WayOn(first, " or ".join(f"`{other}`" for other in others))
         case ExecutionStatus.WAITING if not asked and (below := _below(state)):
-            child = typed(store, "why", name_of(below[0].stream or stream))
+            child = typed(store, "why", stream_name(below[0].stream or stream))
             return WayOn(child, f"`{resume}` when that one can go on", None)
         case _:
             return WayOn(resume)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import NodeThen
 from steptrail.domain.flow.failing import working_node
@@ -13,7 +14,6 @@ from steptrail.interfaces.cli.flow_going_on import WORKFLOW, how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, instead_of_going_on
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
 from steptrail.projections.flow_questions import questions_of_flow
 from steptrail.projections.looked_at import looked_at_text
@@ -58,7 +58,7 @@ def print_flow_why(output: Output, explained: FlowExplanation, store: str | None
 
 
 def _name(explained: FlowExplanation) -> str:
-    return name_of(flow_stream(explained.flow_id))
+    return stream_name(flow_stream(explained.flow_id))
 
 
 def _way_on(explained: FlowExplanation, store: str | None) -> WayOn:

@@ -13,12 +13,12 @@ from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import LIMITS
+from steptrail.domain.errors import stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.parser import option_of
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice, Change
 from steptrail.projections.questions import Question
 from steptrail.projections.run_explanation import RunExplanation
@@ -120,7 +120,7 @@ def alike_to(failure: SameFailure, *, store: str | None = None) -> str:
 
 def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]:
     """Return the commands that answer a question. A yes is to what was shown: with a digest, to that and no other."""
-    stream = name_of(question.stream)
+    stream = stream_name(question.stream)
     digest = ("--digest", question.digest) if question.digest is not None else ()
 
     def ways(command: str, to: str, *answers: tuple[str, ...]) -> list[str]:

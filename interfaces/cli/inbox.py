@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
@@ -16,7 +17,6 @@ from steptrail.interfaces.cli.listing import PAGE, paged, place_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands
 from steptrail.interfaces.python.lists import open_questions
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many
@@ -64,7 +64,7 @@ async def _listed(arguments: argparse.Namespace, output: Output, trail: Steptrai
         output.note("steptrail: nobody is asked anything")
     if is_cut:
         limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
-        after = valued("--after", name_of(found[-1].stream))
+        after = valued("--after", stream_name(found[-1].stream))
         output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=(*limit, *after))}`")
 
 
@@ -106,7 +106,7 @@ def _print_gone(output: Output, question: Question) -> None:
     if output.as_json:
         output.data({"gone": {"stream": question.stream, "id": question.id}}, indent=False)
     else:
-        output.line(one_line(f"{name_of(question.stream)}: {question.id} is not asked any more"))
+        output.line(one_line(f"{stream_name(question.stream)}: {question.id} is not asked any more"))
 
 
 def _data(question: Question, store: str | None) -> dict[str, JsonValue]:
@@ -114,7 +114,7 @@ def _data(question: Question, store: str | None) -> dict[str, JsonValue]:
 
 
 def _print_question(output: Output, question: Question, store: str | None, *, of: int) -> None:
-    output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_what(question)}"))
+    output.line(one_line(f"{stream_name(question.stream)} ({question.agent}) asks {_what(question)}"))
     if question.data:
         output.line(_below(f"about {result_text(dict(question.data))}"))
     if question.schema is not None:

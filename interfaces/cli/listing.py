@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 from datetime import datetime
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -20,7 +21,6 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, one_of, option_of, prefix
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
 from steptrail.interfaces.python.lists import WAIT_KINDS
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
@@ -52,7 +52,7 @@ def paged(parser: Parser) -> None:
 
 async def place_of(trail: Steptrail, name: str | None) -> str | None:
     """Return the whole name of a session that was named; None for none."""
-    return None if name is None else name_of((await trail.find_any(name)).stream_id)
+    return None if name is None else stream_name((await trail.find_any(name)).stream_id)
 
 
 def _runs(arguments: argparse.Namespace, output: Output) -> int:
@@ -83,7 +83,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     is_priced = any(run.cost is not None for run in runs)
     rows = [
         [
-            name_of(run.stream),
+            stream_name(run.stream),
             run.name,
             ", ".join([_status(run), *marks(run)]),
             how_it_stopped(run.stop_reason, answered=run.answered),
@@ -97,7 +97,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     cost = ["COST"] if is_priced else []
     output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", *cost, "UPDATED (UTC)"], rows)
     if len(runs) < len(found):
-        output.note(f"steptrail: there are more: `{_next_page(arguments, name_of(runs[-1].stream))}` lists them")
+        output.note(f"steptrail: there are more: `{_next_page(arguments, stream_name(runs[-1].stream))}` lists them")
     if any(run.damage for run in runs):
         output.note("steptrail: `steptrail doctor` says what is damaged")
     return Exit.OK

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from steptrail.domain.base import full_form
+from steptrail.domain.errors import stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
@@ -15,7 +16,6 @@ from steptrail.interfaces.cli.listing import run_data
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, prefix
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 from steptrail.projections.state_difference import StateDifference, state_difference
@@ -46,7 +46,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
         raise Refusal("--tree shows what is stored now of several sessions: leave out --at, --from and --events")
 
     async def read(trail: Steptrail) -> RunTree:
-        return await trail.tree(name_of((await trail.find_any(arguments.id)).stream_id))
+        return await trail.tree(stream_name((await trail.find_any(arguments.id)).stream_id))
 
     tree = in_store(arguments, read)
     if output.as_json:
@@ -54,7 +54,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
         return Exit.OK
     rows = [
         [
-            "· " * depth + name_of(each.run.stream),
+            "· " * depth + stream_name(each.run.stream),
             each.run.name,
             ERASED if each.run.is_erased else each.run.status.value,
             how_it_stopped(each.run.stop_reason, answered=each.run.answered),
@@ -92,7 +92,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
         stream, newest = handle.stream_id, await handle.state()
         for option, version in (("--at", at), ("--from", since)):
             if version is not None and version > newest.version:
-                told = f"session {name_of(stream)!r} has {newest.version} events"
+                told = f"session {stream_name(stream)!r} has {newest.version} events"
                 raise Refusal(f"{told}: {option} takes a number up to that")
         if arguments.events:
             return stream, [Stood(newest, (await handle.events())[:at])]
@@ -110,7 +110,9 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.events:
         _print_events(output, stream, last.records)
     elif shown is None:
-        raise Refusal(f"{name_of(stream)} is of a kind that `show` has no words for: `show --events` lists its events")
+        raise Refusal(
+            f"{stream_name(stream)} is of a kind that `show` has no words for: `show --events` lists its events"
+        )
     elif since is not None:
         before, after = (to_json_value(shown.state_data(*each)) for each in stood)
         _print_difference(output, (since, last.state.version), state_difference(before, after))

@@ -18,7 +18,7 @@ from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.criteria.limit import LimitUnit
 from steptrail.domain.continuation.limits import LIMITS, Limits
-from steptrail.domain.errors import InvalidSetting, SessionNotFound
+from steptrail.domain.errors import InvalidSetting, SessionNotFound, stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
@@ -43,7 +43,6 @@ from steptrail.interfaces.cli.parser import (
 from steptrail.interfaces.cli.progress import FlowProgress, Progress
 from steptrail.interfaces.python.flow_files import BroughtCode
 from steptrail.interfaces.python.loading import close_models, load_runnable
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
@@ -249,7 +248,7 @@ async def _driven(
         opened = Steptrail.open(store_of(arguments), create=chosen is not None, engine=engine_of(arguments))
         trail = await stack.enter_async_context(opened)
         stream = await _stream(trail, arguments, chosen, of=AGENTS if isinstance(given, Agent) else FLOWS)
-        output.live(name_of(stream))
+        output.live(stream_name(stream))
         task, shown = _pausing_on_sigterm(), kind_shown(stream)
         result: RunResult[Any] | FlowResult
         try:
@@ -279,7 +278,7 @@ async def _stream(trail: Steptrail, arguments: argparse.Namespace, chosen: Sessi
 
 async def _interrupted(trail: Steptrail, stream: str, output: Output, arguments: argparse.Namespace) -> int:
     try:
-        state = await trail.handle(name_of(stream)).state()
+        state = await trail.handle(stream_name(stream)).state()
     except SessionNotFound:
         output.note("steptrail: interrupted before anything was started")
         return Exit.OPEN

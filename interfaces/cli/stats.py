@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Literal
 
+from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import store_given, typed
@@ -13,7 +14,6 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment
 from steptrail.interfaces.cli.plots import bar, sparkline
 from steptrail.interfaces.cli.summaries import dollars
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
 
 _ROWS, _LONGEST_TREND, _WIDEST_BAR, _BESIDE_BAR = 10, 30, 30, 50
@@ -167,7 +167,7 @@ class _Page:
         if of.sample is None:
             return ""
         # The session may have gone on since, and may have failed otherwise.
-        return typed(self._store, "why", name_of(of.sample), options=("--execution", str(of.ordinal)))
+        return typed(self._store, "why", stream_name(of.sample), options=("--execution", str(of.ordinal)))
 
     def shadow(self) -> None:
         """Print what criteria in shadow voted."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
@@ -23,7 +24,6 @@ from steptrail.interfaces.cli.parser import (
 )
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.handle import AnyHandle
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.result import RunResult
@@ -138,7 +138,7 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> 
         handle = await trail.find_any(arguments.id)
         if isinstance(handle, Session) or _is_flow(handle):
             return handle.stream_id, await carry(handle)
-        raise Refusal(f"{name_of(handle.stream_id)} is of a kind that takes no commands here")
+        raise Refusal(f"{stream_name(handle.stream_id)} is of a kind that takes no commands here")
 
     stream, result = in_store(arguments, carried, read_only=False, engine=engine_of(arguments))
     shown = kind_shown(stream)
@@ -146,7 +146,7 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> 
         output.data(shown.result_data(result))
     else:
         on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
-        output.line(f"{name_of(stream)}: {_said(arguments, result, on)}")
+        output.line(f"{stream_name(stream)}: {_said(arguments, result, on)}")
     return Exit.OK
 
 

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from functools import partial
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
@@ -14,7 +14,6 @@ from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix
 from steptrail.interfaces.cli.summaries import clock_time, record_data
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 
 
@@ -47,7 +46,7 @@ async def _tailed(arguments: argparse.Namespace, output: Output, trail: Steptrai
     def note(error: CorruptRecord) -> None:
         output.note(f"steptrail: {one_line(str(error))}")
 
-    session = None if arguments.id is None else name_of((await trail.find_any(arguments.id)).stream_id)
+    session = None if arguments.id is None else stream_name((await trail.find_any(arguments.id)).stream_id)
     if session is not None:
         await trail.check_not_erased(session)
     begin = after if session is None else 0
@@ -67,7 +66,7 @@ async def _tailed(arguments: argparse.Namespace, output: Output, trail: Steptrai
 
 def _print(output: Output, number: int, entry: LogEntry) -> None:
     record, who = entry.record, "sessionId" if entry.kind == "agent" else "stream"
-    name = name_of(entry.stream)
+    name = stream_name(entry.stream)
     place: dict[str, JsonValue] = {"position": entry.position, who: name}
     head = f"{number}  {clock_time(record.at)}  {name}  {record.event.TYPE}"
     try:

@@ -9,6 +9,7 @@ import sys
 from contextlib import AsyncExitStack, suppress
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
+from steptrail.domain.errors import stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
@@ -29,7 +30,6 @@ from steptrail.interfaces.cli.parser import (
 from steptrail.interfaces.python.flow_files import BroughtCode, is_flow_file
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.loading_projections import load_projections
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 
@@ -85,7 +85,7 @@ def _start(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data({"sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId": id_of(stream)})
     else:
-        output.line(name_of(stream))
+        output.line(stream_name(stream))
     return Exit.OK
 
 

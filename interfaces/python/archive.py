@@ -21,6 +21,7 @@ from steptrail.domain.errors import (
     CorruptRecord,
     ErasureRefused,
     NotARecording,
+    stream_name,
 )
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
@@ -30,7 +31,6 @@ from steptrail.infrastructure.store.core.blobs import detach_all, encode_commit
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.file_errors import file_error, may_pass
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.recording import FORMAT, line_of, lines_of, record_of
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
@@ -149,7 +149,7 @@ def _source(stream: str, first: Event) -> str | None:
 
 async def _list(trail: "Steptrail", store: RecorderEventStore, stream: str) -> None:
     if (kind := KINDS.of(stream)) is not None:
-        await store.list_anew(kind.machine.control.summary(await trail.handle(name_of(stream)).state()))
+        await store.list_anew(kind.machine.control.summary(await trail.handle(stream_name(stream)).state()))
 
 
 def file_of(folder: Path, stream: str) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, stream_name
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_whole
@@ -11,7 +11,6 @@ from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.explaining import explained
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.run_explanation import RunExplanation
 from steptrail.runtime.kernel.environment import Environment
@@ -53,7 +52,7 @@ class Handle(Generic[S, E, X_co]):
         if not state.version and at != 0:
             raise await not_found(self._env.store, self.stream_id)
         if at is not None and at > state.version:
-            name = name_of(self.stream_id)
+            name = stream_name(self.stream_id)
             raise ConfigurationError(f"session {name!r} has {state.version} events: `at` takes a number up to that")
         return cast("S", state)
 

@@ -8,11 +8,6 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
 
-def name_of(stream: str) -> str:
-    """Return how people call a stream: what `stream_named` takes."""
-    return stream_name(stream)
-
-
 def stream_named(text: str) -> str:
     """Return the id of the stream that is called so, with its prefix, whether it is there or not.
 
@@ -36,5 +31,5 @@ async def stream_beginning(store: EventStore, text: str, *, prefix: str | None =
     found = [stream for each in (KINDS if prefix is None else (prefix,)) for stream in await store.streams(each + text)]
     whole = [stream for stream in found if id_of(stream) == text]
     if len(whole or found) != 1:
-        raise AmbiguousId(text, tuple(map(name_of, whole or found))) if found else SessionNotFound(text)
+        raise AmbiguousId(text, tuple(map(stream_name, whole or found))) if found else SessionNotFound(text)
     return (whole or found)[0]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.loading import loading
@@ -26,7 +26,7 @@ from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow, refuse_
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.has_workers import HasWorkers
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
-from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
+from steptrail.interfaces.python.naming import stream_beginning, stream_named
 from steptrail.interfaces.python.opening import check_opening, checked_projections
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.store_reader import StoreReader
@@ -474,7 +474,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
 
         Raises `SessionNotFound` or `AmbiguousId`.
         """
-        return self.handle(name_of(await stream_beginning(self._env.store, prefix)))
+        return self.handle(stream_name(await stream_beginning(self._env.store, prefix)))
 
     async def close(self) -> None:
         """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""

@@ -13,7 +13,14 @@ from urllib.parse import quote
 
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.digests import digest_of
-from steptrail.domain.errors import CommandRejected, ConfigurationError, NotStorable, OwnershipLost, SessionBusy
+from steptrail.domain.errors import (
+    CommandRejected,
+    ConfigurationError,
+    NotStorable,
+    OwnershipLost,
+    SessionBusy,
+    stream_name,
+)
 from steptrail.domain.flow.events import HumanAnswered
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
@@ -25,7 +32,6 @@ from steptrail.interfaces.http.inspector.forms import FormRefused, read_form
 from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.projections.questions import Question
@@ -55,7 +61,7 @@ class Acting(Answering):
         if not access.may_act:
             raise NotThere
         row = await self.row(request, access)
-        root, name = request.scope.get("root_path", ""), name_of(row.stream)
+        root, name = request.scope.get("root_path", ""), stream_name(row.stream)
         try:
             form = await read_form(request)
         except FormRefused as error:
@@ -77,7 +83,7 @@ class Acting(Answering):
         if not reason or len(reason) > _LONGEST_REASON:
             said = f"Say why, in at most {_LONGEST_REASON:,} characters: it is kept with the run."
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, said)
-        name = name_of(row.stream)
+        name = stream_name(row.stream)
         handle: Any = self.trail.handle(name)
         if do == "fork" and isinstance(handle, Session):
             return await self._forked(handle, row, form, by, reason)

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.digests import digest_of
-from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError
+from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError, stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
@@ -18,7 +18,7 @@ from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.forms import FormPass
 from steptrail.interfaces.http.inspector.lists import page_of_runs
 from steptrail.interfaces.http.inspector.words import pretty
-from steptrail.interfaces.python.naming import name_of, stream_named
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
@@ -155,7 +155,7 @@ class Answering:
         data = dict(question.data) if question.data else None
         shown = self.masking.value(arguments if arguments is not None else data)
         return Card(
-            name=name_of(question.stream),
+            name=stream_name(question.stream),
             values=None if shown is None else pretty(shown),
             is_large=shown is not None and len(pretty(shown)) > LARGE,
             prompt=None if question.prompt is None else self.masking.text(question.prompt),

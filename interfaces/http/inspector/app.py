@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steptrail.domain.errors import MissingExtra
+from steptrail.domain.errors import MissingExtra, stream_name
 from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.cli.summaries import how_it_stopped
@@ -37,7 +37,6 @@ from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.security import Guarded
 from steptrail.interfaces.http.inspector.told import asked_text
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer, ways_to_steer
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Mask, Masking, Show
 
@@ -154,7 +153,7 @@ def _templates() -> "Environment":
         "asked": asked_text,
         "clock": words.clock,
         "duration": words.duration,
-        "name": name_of,
+        "name": stream_name,
         "size": words.size,
         "status": words.status_of,
         "status_of_row": words.status_of_row,

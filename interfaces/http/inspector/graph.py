@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, stream_name
 from steptrail.domain.flow.definition import EdgeWhen
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_graph import DRAWN_TYPES, drawn_run
@@ -58,7 +57,7 @@ async def graph_of(trail: Steptrail, stream: str, count: int) -> GraphPicture | 
     if not stream.startswith("flow:") or count > _MOST:
         return None
     try:
-        records: Sequence[Any] = await trail.handle(name_of(stream)).history(types=DRAWN_TYPES)
+        records: Sequence[Any] = await trail.handle(stream_name(stream)).history(types=DRAWN_TYPES)
     except CorruptRecord:
         return None
     drawn = drawn_run(record.event for record in records)

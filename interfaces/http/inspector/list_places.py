@@ -10,9 +10,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b, shake_256
 from typing import Final
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, stream_name
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.python.naming import name_of, stream_named
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.ports import EventStore
 
 _MARK: Final = 12
@@ -22,7 +22,7 @@ _MARK: Final = 12
 async def place_after(store: EventStore, access: Access, stream: str) -> str:
     """Return the place behind a stream, as a caller may know it."""
     if access.tenant is None:
-        return name_of(stream)
+        return stream_name(stream)
     key, said = await _key(store), stream.encode()
     mark = _mark(key, said)
     return urlsafe_b64encode(mark + _covered(key, mark, said)).decode()

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from steptrail.domain.errors import stream_name
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.answering import NotThere, number_in, number_of_path
 from steptrail.interfaces.http.inspector.bar_choice import BARS
-from steptrail.interfaces.python.naming import name_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,7 +38,7 @@ class Place:
 
 def place_of(request: "Request", row: RunSummary) -> Place:
     """Return the address of the page of a run that a request is for, or is about."""
-    root, name = request.scope.get("root_path", ""), quote(name_of(row.stream), safe="")
+    root, name = request.scope.get("root_path", ""), quote(stream_name(row.stream), safe="")
     number = execution_in(request, row)
     of = "" if number is None else f"/{number}"
     said: dict[str, str] = {key: str(value) for key in _NUMBERS if (value := number_in(request, key)) is not None}

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.stops import Neighbours, neighbours_of
-from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.state_difference import state_difference
@@ -67,7 +66,7 @@ async def state_at(
 
 
 async def _data(trail: Steptrail, stream: str, at: int) -> JsonValue:
-    shown, handle = kind_shown(stream), trail.handle(name_of(stream))
+    shown, handle = kind_shown(stream), trail.handle(stream_name(stream))
     state: Any = await handle.state(at=at)
     return dict(shown.state_data(state, await handle.history(at=at, types=shown.types)))
 
