@@ -20,7 +20,7 @@ from steptrail.infrastructure.flow.document import FlowDocument
 from steptrail.infrastructure.flow.entries import UnknownUse, add_entry, brought_under
 from steptrail.infrastructure.flow.placing import WRONG_VALUE, located, place_in, problems_of
 from steptrail.infrastructure.flow.strict_json import read_json
-from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, read_yaml
+from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, read_yaml, unreadable
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 _MOST_BYTES: Final = 1_048_576
@@ -178,14 +178,10 @@ def _placed(text: str) -> Placed:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        return _unreadable("it is no valid Unicode")
+        return unreadable("it is no valid Unicode")
     if size > _MOST_BYTES:
-        return _unreadable(f"it has more than {_MOST_BYTES:,} bytes")
+        return unreadable(f"it has more than {_MOST_BYTES:,} bytes")
     return read_json(text) if text.lstrip().startswith("{") else read_yaml(text)
-
-
-def _unreadable(message: str) -> Placed:
-    return Placed(None, {}, (Diagnostic(code=UNREADABLE, message=message, line=1, column=1),))
 
 
 def _at(value: JsonValue, place: Place) -> JsonValue:

@@ -7,7 +7,7 @@ from typing import Final
 
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.storable import is_unicode
-from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, path_of
+from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, path_of, unreadable
 
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s",:\[\]{}]+|[\[\]{},]|\n')
 _MOST_DIGITS: Final = 4_300
@@ -19,9 +19,9 @@ def read_json(text: str) -> Placed:
     try:
         value = json.loads(text, parse_int=lambda digits: int(digits[:_MOST_DIGITS]))
     except json.JSONDecodeError as error:
-        return _unreadable(error.msg, error.lineno, error.colno)
+        return unreadable(error.msg, error.lineno, error.colno)
     except RecursionError as error:
-        return _unreadable(str(error), 1, 1)
+        return unreadable(str(error))
     return Placed(value, *_walked(text))
 
 
@@ -60,10 +60,6 @@ def _walked(text: str) -> tuple[dict[Place, tuple[int, int]], tuple[Diagnostic, 
             way.append(0 if word == "[" else "")
             is_key = word == "{"
     return places, tuple(refused)
-
-
-def _unreadable(message: str, line: int, column: int) -> Placed:
-    return Placed(None, {}, (Diagnostic(code=UNREADABLE, message=message, line=line, column=column),))
 
 
 def _wrong(word: str) -> str | None:

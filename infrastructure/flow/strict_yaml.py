@@ -44,6 +44,12 @@ class Placed(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
+def unreadable(message: str, line: int = 1, column: int = 1, hint: str | None = None) -> Placed:
+    """Return what is left of a text that cannot be read: why."""
+    refused = Diagnostic(code=UNREADABLE, message=message, line=line, column=column, hint=hint)
+    return Placed(None, {}, (refused,))
+
+
 def read_yaml(text: str) -> Placed:
     """Return what a text of YAML says. Raises `MissingExtra` without the package."""
     yaml = from_extra("yaml", "flow", "YAML", "PyYAML")
@@ -51,20 +57,16 @@ def read_yaml(text: str) -> Placed:
         before = text[: text.index(found)].split("\n")
         said = f"the character U+{ord(found):04X} ends a line to some readers"
         hint = f"write \\u{ord(found):04x} in double quotes"
-        line, column = len(before), len(before[-1]) + 1
-        refused = Diagnostic(code=UNREADABLE, message=said, line=line, column=column, hint=hint)
-        return Placed(None, {}, (refused,))
+        return unreadable(said, len(before), len(before[-1]) + 1, hint)
     reader = _Reader(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     try:
         value = reader.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-        said = error.problem or error.context or str(error)
-        return Placed(None, {}, (Diagnostic(code=UNREADABLE, message=said, line=line, column=column),))
+        return unreadable(error.problem or error.context or str(error), line, column)
     except yaml.YAMLError as error:
-        said = str(error).partition("\n")[0]
-        return Placed(None, {}, (Diagnostic(code=UNREADABLE, message=said, line=1, column=1),))
+        return unreadable(str(error).partition("\n")[0])
     return Placed(value, reader.places, tuple(reader.diagnostics))
 
 

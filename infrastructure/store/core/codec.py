@@ -6,7 +6,7 @@ event is decoded. A type that was retired stays readable through an upcaster.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 import msgspec
@@ -105,8 +105,9 @@ def stored_names(types: Iterable[str], stored: Iterable[str]) -> tuple[str, ...]
         older = {name for name, upcaster in UPCASTERS.items() if upcaster.successor in wanted}
         grew = not older <= wanted
         wanted |= older
-    bases = {_split(name)[0] for name in wanted}
-    newer = {name for name in stored if _split(name)[0] in bases and _newest(name) < _split(name)[1]}
+    bases, newest = {_split(name)[0] for name in wanted}, _newest_versions()
+    split = {name: _split(name) for name in stored}
+    newer = {name for name, (base, version) in split.items() if base in bases and newest.get(base, 0) < version}
     return tuple(sorted(wanted | newer))
 
 
@@ -133,9 +134,7 @@ def _upcast(type_name: str, body: bytes) -> tuple[str, bytes]:
 
 def _unknown(name: str) -> ValueError:
     base, version = _split(name)
-    known = max(
-        (number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base), default=0
-    )
+    known = _newest_versions().get(base, 0)
     if known and version > known:
         newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{known}"
         return _TooNewError(f"{newer}, update to read it")
@@ -143,10 +142,9 @@ def _unknown(name: str) -> ValueError:
     return _TooNewError(why) if version > known else ValueError(why)
 
 
-def _newest(name: str) -> int:
-    """Return the newest version of a type that can be read, whatever that of `name` is; 0 for none."""
-    base, _ = _split(name)
-    return max((number for b, number in map(_split, (*EVENT_TYPES, *UPCASTERS)) if b == base), default=0)
+def _newest_versions() -> Mapping[str, int]:
+    """Return the newest version of each type that can be read, under the name of the type without a version."""
+    return dict(sorted(map(_split, (*EVENT_TYPES, *UPCASTERS))))
 
 
 def _split(name: str) -> tuple[str, int]:
