@@ -143,4 +143,5 @@ async def _leave_the_deaf() -> None:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
+        # To leave it behind is not enough: Python takes a run that stands there apart at its end, with tracebacks.
         os._exit(Exit.OK)
