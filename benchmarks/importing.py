@@ -20,7 +20,7 @@ _NOT_BEFORE_USED = frozenset(
         "eventsourcing.postgres",
         "eventsourcing.sqlite",
         "http.server",
-        "httpx",
+        "httpx2",
         "openai",
         "psycopg",
         "psycopg_pool",

@@ -1,4 +1,4 @@
-"""Responses over HTTP that hold no more than a service has room for, plain or compressed.
+"""What our clients of HTTP share: certificates, and responses that hold no more than a service has room for.
 
 The SDKs of models and of tool servers read a body whole, also that of an error. Ten megabytes of it may be ten
 gigabytes of what they were compressed from.
@@ -6,9 +6,12 @@ gigabytes of what they were compressed from.
 
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from httpx2 import Response
 
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -50,6 +53,17 @@ def bounded(refusal: Callable[[str], Exception], *, with_streams: bool) -> "Call
         response.encoding = "utf-8"
 
     return bound
+
+
+@cache
+def certificates() -> "SSLContext":
+    """Return the authorities that TLS trusts: those of `SSL_CERT_FILE` or `SSL_CERT_DIR`, otherwise of the system.
+
+    They are read once in a process, because that takes longer than many a request.
+    """
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
 
 
 class Body:

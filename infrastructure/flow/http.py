@@ -1,14 +1,13 @@
-"""HTTP requests, sent by `httpx`. Each has a connection of its own, so none sees the cookies of another."""
+"""HTTP requests, sent by `httpx2`. Each has a connection of its own, so none sees the cookies of another."""
 
 import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
-from functools import cached_property
 from typing import Any
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
-from steptrail.infrastructure.bounded_http import ASKS_FOR, Body
+from steptrail.infrastructure.bounded_http import ASKS_FOR, Body, certificates
 from steptrail.infrastructure.extras import from_extra
 from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
 
@@ -17,7 +16,7 @@ _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
 
 
 def _is_not_ours(_: logging.LogRecord) -> bool:
-    """Tell whether a line of the log of `httpx`, which names a URL, is about a request of somebody else."""
+    """Tell whether a line of the log of `httpx2`, which names a URL, is about a request of somebody else."""
     return not _is_ours.get()
 
 
@@ -28,12 +27,8 @@ class HttpxClient:
     """
 
     def __init__(self) -> None:
-        self._httpx: Any = from_extra("httpx", "flow", "a webhook", "httpx")
-        logging.getLogger("httpx").addFilter(_is_not_ours)
-
-    @cached_property
-    def _certificates(self) -> Any:
-        return self._httpx.create_ssl_context()
+        self._httpx: Any = from_extra("httpx2", "flow", "a webhook", "httpx2")
+        logging.getLogger("httpx2").addFilter(_is_not_ours)
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         """See `HttpClient.send`."""
@@ -41,7 +36,7 @@ class HttpxClient:
         ours = _is_ours.set(True)
         sent = [(name.encode(), value.encode(errors="replace")) for name, value in headers.items()]
         try:
-            made = httpx.AsyncClient(headers=ASKS_FOR, verify=self._certificates, timeout=None, follow_redirects=False)
+            made = httpx.AsyncClient(headers=ASKS_FOR, verify=certificates(), timeout=None, follow_redirects=False)
             async with (
                 made as client,
                 client.stream(method, url, headers=sent, content=content) as response,

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from steptrail.domain.kernel.given import a_mapping, a_row, a_text
-from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
+from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded, certificates
 from steptrail.infrastructure.mcp.connection import Dial
 from steptrail.infrastructure.mcp.lines import CODEC, refusing
 
@@ -59,7 +59,7 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
         hooks = {"response": [bounded(httpx2.DecodingError, with_streams=False)]}
         async with (
-            httpx2.AsyncClient(headers=sent, timeout=timeout, event_hooks=hooks) as client,
+            httpx2.AsyncClient(headers=sent, timeout=timeout, event_hooks=hooks, verify=certificates()) as client,
             streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
         ):
             yield streams

@@ -5,7 +5,7 @@ back, and the pieces become one reply.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import structs
 
@@ -59,10 +59,10 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         del host  # what its blocks hold is taken by whoever speaks the protocol
         return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters))
 
-    def _open(self) -> "AsyncAnthropic":
+    def _open(self, http: Any) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic
 
-        client = AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, max_retries=0, http_client=self._http())
+        client = AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, max_retries=0, http_client=http)
         if client.api_key or client.auth_token or client.credentials:
             return client
         if self._base_url:

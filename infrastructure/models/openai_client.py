@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError
@@ -26,7 +26,7 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
         url = given or self._base_url or os.environ.get("OPENAI_BASE_URL")
         return not url or urlsplit(url).hostname == "api.openai.com"
 
-    def _open(self) -> "AsyncOpenAI":
+    def _open(self, http: Any) -> "AsyncOpenAI":
         from openai import AsyncOpenAI, OpenAIError
 
         key = self._api_key or os.environ.get("OPENAI_API_KEY")
@@ -39,7 +39,7 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
                 base_url=self._base_url,
                 max_retries=0,
                 default_headers=self._headers,
-                http_client=self._http(),
+                http_client=http,
             )
         except OpenAIError as error:
             raise ConfigurationError(

@@ -20,7 +20,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_mapping, a_text, a_time
 from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, hide_values_of
 from steptrail.domain.storable import storable
-from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
+from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded, certificates
 from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
@@ -85,7 +85,7 @@ class SdkModel(ABC, Generic[C]):
         """Return a client of the SDK's kind over HTTP, which reads no more of a response than there is room for."""
         made = importlib.import_module(self._package).DefaultAsyncHttpxClient
         hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True)]}
-        return made(event_hooks=hooks, headers=dict(ASKS_FOR))
+        return made(event_hooks=hooks, headers=dict(ASKS_FOR), verify=certificates())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._info.model!r})"
@@ -159,8 +159,8 @@ class SdkModel(ABC, Generic[C]):
         """Return the turn of a request to a host. Raises `ConfigurationError` for one that cannot be sent."""
 
     @abstractmethod
-    def _open(self) -> C:
-        """Return a client without retries. Raises `ConfigurationError` without credentials."""
+    def _open(self, http: Any) -> C:
+        """Return a client without retries over one of HTTP. Raises `ConfigurationError` without credentials."""
 
     def _post(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[str]:
         """Post a body and return the text of the response; the SDK keeps no time."""
@@ -212,9 +212,9 @@ class SdkModel(ABC, Generic[C]):
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            # The SDK takes longer to import than a session to resume: the loop goes on meanwhile.
-            await asyncio.to_thread(importlib.import_module, self._package)
-            client = self._clients.setdefault(loop, self._open())
+            # The SDK and the certificates take longer to load than a session to resume: the loop goes on meanwhile.
+            http = await asyncio.to_thread(self._http)
+            client = self._clients.setdefault(loop, self._open(http))
             for closed in [each for each in list(self._clients) if each.is_closed()]:
                 del self._clients[closed]
         return client

@@ -192,16 +192,16 @@ async def test_a_connection_that_fails_or_breaks_off_is_unavailable(server: Serv
 async def test_the_log_of_the_client_names_no_url_of_a_webhook_and_those_of_others(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import httpx
+    import httpx2
 
     caplog.set_level(logging.DEBUG)
     server.answers["/ours"] = [(200, {}, b"")]
     server.answers["/theirs"] = [(200, {}, b"")]
     await ask(f"{server.url}/ours?key={MARK}")
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         await client.get(f"{server.url}/theirs")
     assert MARK not in caplog.text
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "httpx"]
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "httpx2"]
     assert f"{server.url}/theirs" in told
 
 
@@ -306,7 +306,7 @@ async def test_a_header_that_could_change_the_request_is_not_sent(server: Server
 
 
 async def test_without_the_package_the_failure_names_the_extra(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     result = await ask(server.url + "/x")
     assert failure_in(result) == (FailureClass.CONFIG, None)
     assert result.error is not None
