@@ -27,7 +27,6 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.resources import open_again_at
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
@@ -74,8 +73,9 @@ class Runner:
 
         What was opened for the run is closed in the end.
         """
-        run_log.began(self._journal.committed)
-        place = log_place.set(LogPlace(self._journal.committed.agent_id))
+        state = self._journal.peek()
+        run_log.began(state)
+        place = log_place.set(LogPlace(state.agent_id))
         try:
             yield
         finally:
@@ -171,8 +171,7 @@ class Runner:
         if self._agent is None:
             self._journal.record(HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=()))
             return
-        # Events that the outside world knows of are made durable before code of the user runs.
-        if self._journal.holds(is_world_fact) and not await self._journal.flush():
+        if self._journal.comes_before_users_code and not await self._journal.flush():
             return
         self._reach("before-hooks")
         stack, hook_type = self._agent.hooks, HookType(due.hook_type)
@@ -186,7 +185,7 @@ class Runner:
         state = self._journal.state
         # The reply is made durable before code of the user runs. The code of a type is taken to be harmless.
         has_validators = state.agent is not None and state.agent.output is not None and state.agent.output.validators
-        if has_validators and self._journal.holds(is_world_fact) and not await self._journal.flush():
+        if has_validators and self._journal.comes_before_users_code and not await self._journal.flush():
             return
         self._reach("before-hooks")
         verdict = await output.judge(self._journal.state, self._means)
@@ -199,4 +198,4 @@ def _means(journal: AgentJournal, agent: AnyAgent | None) -> Means:
     if agent is None or (agent.context is None and agent.resources is None):
         return NO_MEANS
     declared = agent.context
-    return Means(partial(declared.read, journal.committed.context) if declared is not None else None)
+    return Means(partial(declared.read, journal.peek().context) if declared is not None else None)

@@ -27,7 +27,6 @@ from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.flow.waits import stays_for
-from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.resources import open_again_at
 from steptrail.runtime.agent.resources import PATIENCE, Opener, OpenResources
@@ -62,7 +61,7 @@ class FlowRunner:
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
         """Log the beginning and the end of the work, and give the log lines between them the place in the run."""
-        state = self._journal.committed
+        state = self._journal.peek()
         began(state)
         place = log_place.set(LogPlace(state.flow_id, state.execution_id))
         try:
@@ -188,8 +187,7 @@ class FlowRunner:
         tried_again(state.flow_id, again)
 
     async def _evaluate(self, key: TaskKey, flow: BuiltWorkflow | None) -> None:
-        # Events that the outside world knows of are made durable before code of the user runs.
         has_code = flow is not None and flow.functions.get(key[0])
-        if has_code and self._journal.holds(is_world_fact) and not await self._journal.flush():
+        if has_code and self._journal.comes_before_users_code and not await self._journal.flush():
             return
         self._journal.record(evaluated(self._journal.peek(), key, flow, self._means, self._journal.now()))

@@ -14,7 +14,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.journal import Journal, fold_stream
+from steptrail.runtime.kernel.journal import Journal, NotOpened, fold_stream
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
@@ -198,14 +198,14 @@ class StreamControl(StreamCommands[S, C, E, F]):
         seen = journal.committed.version
         # What another run of this stream left behind, whose owner died or was cancelled first, is not that of the next.
         await self._stop_children(journal.committed)
-        segment = await open_segment(self.machine, journal, begin, self._env, self._on_update, took_over=took_over)
-        if segment is None:
-            self._left_at = journal.committed.version
-            return journal.committed if self._left_at == seen else None
-        state = await drive_segment(self.machine, segment, perform)
-        self._left_at = state.version
-        await self._stop_children(state)
-        return state
+        while segment := open_segment(self.machine, journal, begin, self._env, self._on_update, took_over=took_over):
+            with suppress(NotOpened):
+                state = await drive_segment(self.machine, segment, perform)
+                self._left_at = state.version
+                await self._stop_children(state)
+                return state
+        self._left_at = journal.committed.version
+        return journal.committed if self._left_at == seen else None
 
     async def _carry_out(self, journal: Journal[S, E], command: Pause | Stop) -> S:
         """Pause or stop a stream that nobody owns, by its recorded settings. Called only under the lease."""

@@ -20,9 +20,10 @@ class Performer(Protocol[F_contra]):
     """Performs the effects of a machine, and records the events that follow from them."""
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Return a context manager, entered when a segment is stored and left when this process is done with it.
+        """Return a context manager, entered when a segment begins and left when this process is done with it.
 
-        No effect is in flight when it is left, and the stream is still owned.
+        What opens the segment is not stored yet when it is entered. No effect is in flight when it is left, and the
+        stream is still owned.
         """
         ...
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
 from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
-from steptrail.domain.kernel.event import Event, begins_anew, is_fact
+from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.domain.kernel.standing import Standing, StandingState
@@ -72,6 +72,10 @@ async def _fold(
             state, head = machine.evolve_all(state, records), end
     snapshots.has_folded(state.version)
     return state, head
+
+
+class NotOpened(Exception):
+    """Others appended before what was to open our segment was stored, so it was dropped with all that followed it."""
 
 
 class Journal(Generic[S, E]):
@@ -197,6 +201,11 @@ class Journal(Generic[S, E]):
         self._segment = self._machine.segment(self._state)
 
     @property
+    def is_opening(self) -> bool:
+        """Whether the segment is claimed, and not stored yet."""
+        return self._segment is not None and self._opened_by is None
+
+    @property
     def owns_the_session(self) -> bool:
         """Whether the claimed segment is stored, and no later segment of another owner is known here."""
         return self._opened_by is not None and self._lost is None
@@ -234,8 +243,8 @@ class Journal(Generic[S, E]):
     async def flush(self) -> bool:
         """Store the overlay as one commit. Returns False if another process appended first: ask the machine anew then.
 
-        Raises `OwnershipLost` if that process is a new owner, and store errors. A cancellation waits for the commit in
-        flight.
+        Raises `NotOpened` if the overlay was to open our segment then, `OwnershipLost` if the other process is a new
+        owner, and store errors. A cancellation waits for the commit in flight.
         """
         if self._lost is not None:
             raise self._lost
@@ -258,11 +267,14 @@ class Journal(Generic[S, E]):
                 cancelled = await wait_through(asking) or error
                 end = asking.result()
         except ConcurrencyConflict:
+            was_opening = self.is_opening
             try:
                 await self.refresh()
             finally:
                 if cancelled is not None:
                     raise cancelled
+            if was_opening:
+                raise NotOpened from None
             return False
         except StoreError as error:
             if cancelled is not None:
@@ -306,7 +318,8 @@ class Journal(Generic[S, E]):
         state, end, is_lost = await self._with_news()
         self._is_at(state, end, machine.control.standing(state))
         before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
-        facts = [record for record in before if is_fact(record.event)]
+        # What was to follow our opening has not met the outside world.
+        facts = [] if self.is_opening else [record for record in before if is_fact(record.event)]
         self._overlay = []
         if is_lost:
             # The state stays ours until `report_late`: what is in flight ends in it, and is over in the new owner's.
@@ -318,8 +331,8 @@ class Journal(Generic[S, E]):
                 raise self._lost from error
             raise self._lost
         self._state = self._committed
-        if self._opened_by is None:
-            self._segment = None  # the event that was to open it is not stored
+        if self.is_opening:
+            self._segment = None
         for fact in facts:
             at = max(fact.at, self._state.as_of)
             record = Recorded(self._state.version + 1, at, machine.restated(self._state, fact.event))
@@ -341,9 +354,13 @@ class Journal(Generic[S, E]):
         """The number of events that are not stored yet."""
         return len(self._overlay)
 
-    def holds(self, kind: Callable[[E], bool]) -> bool:
-        """Tell whether the overlay holds an event of that kind."""
-        return any(kind(record.event) for record in self._overlay)
+    @property
+    def comes_before_users_code(self) -> bool:
+        """Whether the overlay is to be stored before code of the user runs.
+
+        That is so for what opens the segment, and for what the outside world knows of.
+        """
+        return self.is_opening or any(is_world_fact(record.event) for record in self._overlay)
 
     async def has_news(self) -> bool:
         """Tell whether another process has appended. This is quick."""

@@ -1,4 +1,8 @@
-"""A segment: the part of a run that one process drives without a break. Only the holder of the lease opens one."""
+"""A segment: the part of a run that one process drives without a break. Only the holder of the lease opens one.
+
+What opens it is stored with what comes first in it, in one commit: a run of a few steps is cheaper for that. Nothing of
+it has met the outside world before, and no code of the user has run.
+"""
 
 import asyncio
 import logging
@@ -30,8 +34,9 @@ _log = logging.getLogger("steptrail.runs")
 class Segment(NamedTuple, Generic[S, E]):
     """An open segment, as a performer needs it.
 
-    `journal` records its events, and `flight` holds the effects that are running. `on_update` is the watcher that the
-    caller of the run gave. `took_over` says that the stream was taken from a live owner.
+    `journal` records its events, and holds those that open it, which may not be stored yet. `flight` holds the effects
+    that are running. `on_update` is the watcher that the caller of the run gave. `took_over` says that the stream was
+    taken from a live owner.
     """
 
     journal: Journal[S, E]
@@ -61,7 +66,7 @@ another process has appended before the segment was stored.
 """
 
 
-async def open_segment(
+def open_segment(
     machine: Machine[S, C | OwnersCommand, E, F],
     journal: Journal[S, E],
     begin: Begin[S, C],
@@ -70,30 +75,17 @@ async def open_segment(
     *,
     took_over: bool = False,
 ) -> Segment[S, E] | None:
-    """Open a segment with the commands of `begin`, and store its beginning; None when that leaves nothing to store.
+    """Record what opens a segment, by the commands of `begin`; None when that leaves nothing to store.
 
     There are no commands then, or another process has given the same ones, with their key, in front of us. Raises
-    `CommandRejected`, and store errors. A caller that is cancelled gets its `CancelledError` after a segment that has
-    been stored is closed.
+    `CommandRejected`.
     """
-    while True:
-        commands = begin(journal.committed, took_over)
-        if not commands:
-            return None
-        for command in commands:
-            journal.record(*machine.decide(journal.state, command))
-        if not journal.unstored:
-            return None
-        journal.claim_segment()
-        try:
-            is_stored = await journal.flush()
-        except asyncio.CancelledError:
-            if journal.owns_the_session:
-                await _leave(machine, journal)
-            raise
-        if is_stored:
-            flight = InFlight(journal, machine.control.stop_grace)
-            return Segment(journal, flight, environment, on_update, took_over)
+    for command in begin(journal.committed, took_over):
+        journal.record(*machine.decide(journal.state, command))
+    if not journal.unstored:
+        return None
+    journal.claim_segment()
+    return Segment(journal, InFlight(journal, machine.control.stop_grace), environment, on_update, took_over)
 
 
 async def drive_segment(
@@ -101,8 +93,9 @@ async def drive_segment(
 ) -> S:
     """Drive a segment until nothing is left that can be done here; return the state as it is stored.
 
-    Raises `OwnershipLost` when another process took the stream over, and store errors. A caller that is cancelled gets
-    its `CancelledError` after the segment is closed.
+    Raises `NotOpened` when others appended before the segment was stored, `OwnershipLost` when another process took the
+    stream over, and store errors. A caller that is cancelled gets its `CancelledError` after a segment that has been
+    stored is closed.
     """
     journal, flight = segment.journal, segment.flight
     performer = perform(segment)
@@ -112,7 +105,8 @@ async def drive_segment(
                 return await drive(machine, journal, performer)
             except asyncio.CancelledError:
                 await flight.give_up()
-                await _leave(machine, journal)
+                if journal.owns_the_session:
+                    await _leave(machine, journal)
                 raise
             except Exception as error:
                 cancelled = await flight.give_up()

@@ -183,7 +183,7 @@ async def test_a_crash_changes_nothing_about_whether_it_was_answered(point: str,
 
 async def test_a_limit_that_is_lowered_on_a_resume_in_the_middle_of_work_is_no_answer() -> None:
     agent = agent_of([WORK, "done"]).build()
-    dying = trail_of(reach=crash_at("after-append", 4))
+    dying = trail_of(reach=crash_at("after-append", 3))
     with pytest.raises(Crash):
         await dying.run(agent, "go", session="s")
     session = again_on(dying).session("s")

@@ -194,8 +194,8 @@ async def test_a_crash_during_the_wait_leaves_the_rest_of_it_to_be_waited() -> N
     model = ScriptedModel([MODEL, "done"])
     agent = AgentBuilder("x").with_model(model).with_error_policy(policy).build()
     clock = HandClock()
-    # The third commit is the one that begins the wait.
-    async with trail_of(clock, crash_at("after-append", 3)) as trail:
+    # The second commit is the one that begins the wait.
+    async with trail_of(clock, crash_at("after-append", 2)) as trail:
         with pytest.raises(Crash):
             await trail.run(agent, "go", session="s")
         session = trail.session("s")

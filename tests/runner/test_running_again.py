@@ -73,7 +73,7 @@ async def test_while_another_input_is_answered_a_run_is_refused_and_told_of_send
 @pytest.mark.parametrize("key", [None, "order-7"])
 @pytest.mark.parametrize("point", ["after-append", "before-release", "after-release"])
 async def test_the_same_call_after_a_crash_behind_the_last_commit_runs_nothing(point: str, key: str | None) -> None:
-    number = 3 if point == "after-append" else 1
+    number = 2 if point == "after-append" else 1
     async with trail_of(reach=crash_at(point, number)) as trail:
         with pytest.raises(Crash):
             await trail.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key=key)
