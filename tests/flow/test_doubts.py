@@ -222,14 +222,14 @@ async def counting(clock: HandClock) -> AsyncGenerator[tuple[Steptrail, list[str
 
 
 @pytest.mark.parametrize("length", [1, 4, 9])
-async def test_a_chain_of_nodes_is_two_commits_more_than_it_has_nodes(length: int) -> None:
+async def test_a_chain_of_nodes_is_one_commit_more_than_it_has_nodes(length: int) -> None:
     world, flow = World(), Workflow("t")
     names = [f"n{number}" for number in range(length)]
     for name in names:
         flow.function(name, world.function(name))
     async with counting(HandClock()) as (trail, appends):
         await trail.run((flow.chain(*names) if length > 1 else flow).build(), session="f")
-    assert len(appends) == length + 2
+    assert len(appends) == length + 1
 
 
 async def test_a_chain_of_nodes_that_do_not_leave_the_process_is_few_commits() -> None:

@@ -70,14 +70,14 @@ async def test_an_answer_that_was_stored_in_time_counts_although_the_time_is_up_
         written.flow("below", inner, output="said", timeout=10)
     flow = written.build()
     async with asyncio.timeout(PATIENCE), trail_of(clock) as trail:
-        dying = again_on(trail, clock, crash_at("before-append", 4))
+        dying = again_on(trail, clock, crash_at("after-append", 2))
         with pytest.raises(Crash):
             await dying.run(flow, session="f", options=LEAVES)
         (below,) = [row for row in await trail.runs() if row.parent is not None]
         by_hand = trail.session(below.session_id).resume(agent.build()) if kind == "agent" else None
         other = asyncio.ensure_future(by_hand or trail.flow(below.session_id).resume(inner))
         await world.entered.wait()
-        waiting = again_on(trail, clock, crash_at("after-append", 3))
+        waiting = again_on(trail, clock, crash_at("after-append", 2))
         dies = asyncio.ensure_future(waiting.flow("f").resume(flow))
         for _ in range(20):
             await asyncio.sleep(0.01)
