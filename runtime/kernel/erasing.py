@@ -38,12 +38,14 @@ async def erase_stream(
     by: str,
     reason: str,
     cascade: bool,
+    before: int | None = None,
     dry_run: bool = False,
     keep: Keep | None = None,
 ) -> Sequence[Erasure]:
     """Erase a stream, and with `cascade` all that was begun by it or goes on from its past; return what was erased.
 
-    `keep` is called before, with all that is about to be erased.
+    One of them in which something happened at the instant `before`, or later, keeps them all. `keep` is called before,
+    with all that is about to be erased.
 
     Raises `ErasureRefused`, `SessionBusy`, `SessionNotFound` and `SessionErased`.
     """
@@ -51,6 +53,8 @@ async def erase_stream(
     for _ in range(_TRIES):
         family = await _family(environment, stream)
         _refuse_if_shared(stream, family, cascade=cascade)
+        if before is not None:
+            _refuse_if_young(stream, family, before)
         await _refuse_if_needed(environment, family)
         at = environment.clock.utc()
         versions = {each: version for each, (version, _) in family.items()}
@@ -91,9 +95,15 @@ async def retain_streams(
             if row.stream in gone or await _belongs_to_another(environment, row):
                 continue
             try:
-                await _refuse_if_young(environment, row.stream, before)
                 found = await erase_stream(
-                    environment, row.stream, by=by, reason=reason, cascade=True, dry_run=dry_run, keep=keep
+                    environment,
+                    row.stream,
+                    by=by,
+                    reason=reason,
+                    cascade=True,
+                    before=before,
+                    dry_run=dry_run,
+                    keep=keep,
                 )
             except (SessionErased, SessionNotFound):
                 continue  # by somebody else, meanwhile
@@ -166,10 +176,11 @@ async def _refuse_if_needed(environment: Environment, family: _Family) -> None:
             raise ErasureRefused(stream, why, [row.parent.stream])
 
 
-async def _refuse_if_young(environment: Environment, stream: str, before: int) -> None:
-    for other, (_, row) in (await _family(environment, stream)).items():
+def _refuse_if_young(stream: str, family: _Family, before: int) -> None:
+    for other, (_, row) in family.items():
         if row is not None and row.updated_at >= before:
-            why = f"session {stream_name(other)} belongs to it and is younger"
+            which = "it" if other == stream else f"session {stream_name(other)} belongs to it and"
+            why = f"{which} is younger"
             raise ErasureRefused(stream, why, [other])
 
 
