@@ -35,7 +35,7 @@ T = TypeVar("T")
 _GIVE_WAY = "SET LOCAL lock_timeout = 100"
 """Readers take the locks of several views one after another, and so does the one who replaces them. Long before the
 server finds that they wait for each other, that one lets go of all, and tries again."""
-_TRIES, _REST_SECONDS = 600, 0.1
+_TRIES, _REST_SECONDS = 150, 0.1
 _READER = "steptrail_reader"
 """A role that may read the public views, and not the log. It exists where somebody has made it."""
 _LOCK = "SELECT pg_advisory_xact_lock(1400139860, 3)"
@@ -245,10 +245,13 @@ class PostgresSeries:
         while True:
             try:
                 return self._database.write(work)
-            except StoreLocked:
+            except StoreLocked as error:
                 tries_left -= 1
                 if not tries_left:
-                    raise
+                    raise StoreLocked(
+                        f"the views in {self._base} cannot be replaced while somebody reads them: a transaction that "
+                        "has asked one of them is still open; end it, and try again"
+                    ) from error
                 time.sleep(_REST_SECONDS)
 
     def _make_views(self, statements: Statements, number: int, faces: Sequence[Face]) -> None:

@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     StoreDamaged,
     StoreError,
     StoreIsStandby,
+    StoreLocked,
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
@@ -119,13 +120,14 @@ class Views:
             if progress is None or progress.reached.position != end or progress.damaged:
                 async with self._lease(projection) as is_free:
                     if is_free:
-                        # What others have applied is all there is on a server that may not be written by us. Who is
-                        # at work on all of them applies the log too, or the next question does.
+                        # What others have applied is all there is on a server that may not be written by us, or where
+                        # somebody reads on and on. Who is at work on all of them applies the log too, or the next
+                        # question does.
                         try:
                             await self._apply(projection)
                         except ViewsBusy:
                             continue
-                        except StoreReadOnly as error:
+                        except (StoreLocked, StoreReadOnly) as error:
                             self._unwritten.warn("the read models stay as they are counted: %s", error)
 
     async def progress(self) -> Sequence[ViewProgress]:

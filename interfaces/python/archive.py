@@ -186,7 +186,7 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         "events": version,
         "digest": digest.hex(),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(_make_folder, path.parent)
     beside = path.with_name(f"{uuid4().hex}.new")
     try:
         await _write_and_prove(store, beside, stream, header)
@@ -226,6 +226,14 @@ def _is_named(beside: Path, path: Path) -> bool:
             return False
         beside.replace(path)
     return True
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each of which the folder that holds it names on the disk as well."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

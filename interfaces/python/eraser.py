@@ -116,7 +116,7 @@ class Eraser:
         """Remove what may remain of erased sessions in the files of the store, however long it takes.
 
         On SQLite nobody can write meanwhile, on PostgreSQL nobody notices. Returns where bytes remain all the same,
-        and why; None when they are gone.
+        and why; None when they are gone, which a server cannot promise.
         """
         return await self._env.store.scrub(thoroughly=True)
 

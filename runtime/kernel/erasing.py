@@ -4,6 +4,7 @@ Each stream is at rest and leased while it is erased. Whatever was looked at bef
 that erases, so nothing that came meanwhile is lost with it.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -21,10 +22,14 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.environment import Environment
 
 Keep = Callable[[Sequence[str]], Awaitable[None]]
 """Keeps streams elsewhere that are about to be erased, while nobody adds to them. What it raises keeps them here."""
+
+OnErased = Callable[[Erasure], object]
+"""Is told of each stream that was erased."""
 
 _PAGE = 200
 _TRIES = 10
@@ -38,12 +43,15 @@ async def erase_stream(
     by: str,
     reason: str,
     cascade: bool,
+    before: int | None = None,
     dry_run: bool = False,
     keep: Keep | None = None,
+    on_erased: OnErased | None = None,
 ) -> Sequence[Erasure]:
     """Erase a stream, and with `cascade` all that was begun by it or goes on from its past; return what was erased.
 
-    `keep` is called before, with all that is about to be erased.
+    One of them in which something happened at the instant `before`, or later, keeps them all. `keep` is called before,
+    with all that is about to be erased, and `on_erased` at once with each that was: also where the caller is cancelled.
 
     Raises `ErasureRefused`, `SessionBusy`, `SessionNotFound` and `SessionErased`.
     """
@@ -51,6 +59,8 @@ async def erase_stream(
     for _ in range(_TRIES):
         family = await _family(environment, stream)
         _refuse_if_shared(stream, family, cascade=cascade)
+        if before is not None:
+            _refuse_if_young(stream, family, before)
         await _refuse_if_needed(environment, family)
         at = environment.clock.utc()
         versions = {each: version for each, (version, _) in family.items()}
@@ -62,8 +72,15 @@ async def erase_stream(
                 continue
             if keep is not None:
                 await keep(list(family))
+            erasing = asyncio.ensure_future(store.erase(versions, at=at, by=by, reason=reason))
+            cancelled = await wait_through(erasing)
+            if on_erased is not None and erasing.exception() is None:
+                for each in erasing.result():
+                    on_erased(each)
+            if cancelled is not None:
+                raise cancelled
             with suppress(ConcurrencyConflict):
-                return await store.erase(versions, at=at, by=by, reason=reason)
+                return erasing.result()
     raise SessionBusy(id_of(stream))
 
 
@@ -78,7 +95,7 @@ async def retain_streams(
     reason: str,
     dry_run: bool,
     keep: Keep | None = None,
-    on_erased: Callable[[Erasure], object] | None = None,
+    on_erased: OnErased | None = None,
 ) -> ErasureReport:
     """Erase the streams that ended before an instant, each with all that belongs to it; see `Steptrail.retain`."""
     erased, kept, gone, after = list[Erasure](), list[tuple[str, str]](), set[str](), None
@@ -91,9 +108,16 @@ async def retain_streams(
             if row.stream in gone or await _belongs_to_another(environment, row):
                 continue
             try:
-                await _refuse_if_young(environment, row.stream, before)
                 found = await erase_stream(
-                    environment, row.stream, by=by, reason=reason, cascade=True, dry_run=dry_run, keep=keep
+                    environment,
+                    row.stream,
+                    by=by,
+                    reason=reason,
+                    cascade=True,
+                    before=before,
+                    dry_run=dry_run,
+                    keep=keep,
+                    on_erased=on_erased,
                 )
             except (SessionErased, SessionNotFound):
                 continue  # by somebody else, meanwhile
@@ -103,11 +127,7 @@ async def retain_streams(
                 kept.append((row.stream, error.why))
             else:
                 # In a dry run a fork is still there when its source is looked at.
-                new = [each for each in found if each.stream not in gone]
-                erased += new
-                if on_erased is not None and not dry_run:
-                    for each in new:
-                        on_erased(each)
+                erased += [each for each in found if each.stream not in gone]
                 gone.update(each.stream for each in found)
         if len(page) < _PAGE:
             break
@@ -166,10 +186,11 @@ async def _refuse_if_needed(environment: Environment, family: _Family) -> None:
             raise ErasureRefused(stream, why, [row.parent.stream])
 
 
-async def _refuse_if_young(environment: Environment, stream: str, before: int) -> None:
-    for other, (_, row) in (await _family(environment, stream)).items():
+def _refuse_if_young(stream: str, family: _Family, before: int) -> None:
+    for other, (_, row) in family.items():
         if row is not None and row.updated_at >= before:
-            why = f"session {stream_name(other)} belongs to it and is younger"
+            which = "it" if other == stream else f"session {stream_name(other)} belongs to it and"
+            why = f"{which} is younger"
             raise ErasureRefused(stream, why, [other])
 
 

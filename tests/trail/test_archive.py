@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -160,6 +161,27 @@ async def test_no_file_is_stored_where_one_of_them_is_damaged(
     assert await asyncio.to_thread(main, command) == 2
     assert "is not what was archived" in capsys.readouterr().err
     assert not other.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells there which file a number is of")
+async def test_all_folders_of_a_new_archive_are_on_the_disk_before_anything_is_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, folder, sync = ManualClock(), tmp_path / "archive" / "2026", os.fsync
+    synced, synced_by_then = list[Path](), list[Path]()
+
+    def syncing(number: int) -> None:
+        sync(number)
+        synced.append(Path(f"/proc/self/fd/{number}").readlink())
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
+        await trail.run(agent_of(["Done."]).build(), "hi", session="s1")
+        clock.advance(2 * 86_400)
+        await trail.retain(
+            older_than=DAY, archive=folder, dry_run=False, on_erased=lambda _: synced_by_then.extend(synced)
+        )
+    assert {tmp_path.resolve(), folder.parent.resolve(), folder.resolve()} <= {*synced_by_then}
 
 
 class Dying:

@@ -1,6 +1,7 @@
 """An erased session is gone for whoever reads, and nobody who follows the log notices more than that."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -23,6 +24,8 @@ from steptrail.errors import (
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.runtime.kernel import erasing
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.erasing import retain_streams
 from steptrail.testing import ManualClock, Reply, call
 from steptrail.tools import SubagentTool
 from steptrail.workflow import Workflow
@@ -369,6 +372,32 @@ async def test_a_fork_that_has_worked_since_keeps_its_source_from_being_erased_b
         report = await trail.retain(older_than=timedelta(days=7), dry_run=False)
         assert report.erased == ()
         assert report.kept == (("agent:source", "session fork belongs to it and is younger"),)
+
+
+async def test_a_fork_that_works_while_its_source_is_archived_keeps_both(store_url: str) -> None:
+    environment = Environment(store=open_store(store_url), clock=(clock := ManualClock()))
+    async with Steptrail(environment) as trail:
+        await said(trail, "source")
+        clock.advance(10 * 86_400)
+
+        async def keep(streams: Sequence[str]) -> None:
+            assert [*streams] == ["agent:source"]
+            fork = await trail.session("source").fork(session="fork")
+            await fork.send(agent_of(["", "young"]).build(), "and?")
+
+        report = await retain_streams(
+            environment,
+            before=clock.utc() - 7 * 86_400_000_000,
+            status=None,
+            name=None,
+            limit=None,
+            by="ana",
+            reason="test",
+            dry_run=False,
+            keep=keep,
+        )
+        assert report.kept == (("agent:source", "session fork belongs to it and is younger"),)
+        assert (await trail.session("fork").state()).output == "young"
 
 
 async def test_a_fork_that_nobody_has_named_is_a_conflict_in_the_transaction(store_url: str) -> None:

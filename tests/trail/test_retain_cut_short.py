@@ -4,15 +4,20 @@ import asyncio
 import json
 import os
 import signal
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import StoreFull
+from steptrail.domain.kernel.erasure import Erasure, ErasureReport
+from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel import erasing
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ManualClock, ScriptedModel, say
 
 
@@ -58,3 +63,36 @@ def test_what_was_erased_before_the_end_is_told(
         assert "2 sessions erased" in said
     with Steptrail.open_sync(store_url) as trail:
         assert [row.session_id for row in trail.runs()] == ["a"]
+
+
+class CutOff:
+    """A store that is told to end in the middle of an erasure."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self.erasing: asyncio.Task[ErasureReport] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def erase(self, *streams: Any, **said: Any) -> Sequence[Erasure]:
+        assert self.erasing is not None
+        self.erasing.cancel()
+        return await self._store.erase(*streams, **said)
+
+
+async def test_what_is_being_erased_when_the_end_comes_is_told_too(store_url: str) -> None:
+    store, told = CutOff(open_store(store_url)), list[str]()
+    clock = ManualClock()
+    async with Steptrail(Environment(store=cast("EventStore", store), clock=clock)) as trail:
+        await trail.run(AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build(), "hi", session="a")
+        clock.advance(2 * 86_400)
+        store.erasing = asyncio.create_task(
+            trail.retain(
+                older_than=timedelta(days=1), dry_run=False, on_erased=lambda erasure: told.append(erasure.stream)
+            )
+        )
+        with pytest.raises(asyncio.CancelledError):
+            await store.erasing
+        assert await trail.erasure("a") is not None
+        assert told == ["agent:a"]

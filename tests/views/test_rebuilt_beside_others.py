@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from steptrail import Steptrail
-from steptrail.domain.errors import StoreUnavailable
+from steptrail.domain.errors import StoreLocked, StoreUnavailable
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import Generation
+from tests.harness.postgres_server import PostgresServer
 from tests.views.counting import TOTALS, note
 from tests.views.kit import desk, rows, viewed
 
@@ -191,3 +192,23 @@ async def test_two_rebuilds_leave_no_row_of_what_was_erased(store_url: str) -> N
             read = [each.database.read(lambda s: s.ask("SELECT value FROM v1_tags")) for each in generations]
             users.append({value for rows in read for (value,) in rows})
         assert users == [{"gone", "stays"}, {"stays"}]
+
+
+async def test_a_question_is_answered_while_somebody_keeps_a_transaction_open_that_has_read_the_views(
+    postgres_server: PostgresServer, postgres_database: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.postgres._TRIES", 2)
+    count = "SELECT count(*) FROM executions"
+    async with Steptrail.open(postgres_url) as trail:
+        for name in ("a", "b"):
+            await trail.run(desk(), "hi", session=name)
+        assert (await trail.views.sql(count)).rows == [(2,)]
+        with postgres_server.session(postgres_database, "SELECT FROM steptrail_views.executions") as reader:
+            await trail.erase("a", by="ana", reason="test")
+            found = await trail.views.sql(count)
+            assert (found.rows, found.lag) == ([(2,)], 1)
+            with pytest.raises(StoreLocked, match="a transaction that has asked one of them is still open"):
+                await trail.views.rebuild()
+            reader.rollback()
+        found = await trail.views.sql(count)
+        assert (found.rows, found.lag) == ([(1,)], 0)

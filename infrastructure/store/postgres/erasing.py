@@ -45,9 +45,13 @@ _VACUUM: LiteralString = (
     "VACUUM steptrail.events, steptrail.commits, steptrail.blobs, steptrail.blob_uses, steptrail.snapshots, "
     "steptrail.waits, steptrail.streams"
 )
+_COPIES = "its log, archives of that and backups keep them as long as they are kept"
 _REMAINS = (
-    "the server keeps the rows in its files until they are vacuumed, which `steptrail erase --finish` does; archives "
-    "of its log and backups keep them as long as they are kept"
+    "the server keeps the rows in its files until they are vacuumed, which `steptrail erase --finish` does; " + _COPIES
+)
+_FREED = (
+    "the server has freed the places of all rows that no older transaction still sees, and overwrites them when it "
+    f"uses them again; {_COPIES}"
 )
 
 
@@ -140,8 +144,8 @@ def erasure_of(connection: Connection, stream: str) -> Erasure | None:
     return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=digest.hex())
 
 
-def scrubbed(connections: PostgresConnections, *, thoroughly: bool) -> str | None:
-    """Vacuum the tables, if asked to; return where bytes may remain."""
+def scrubbed(connections: PostgresConnections, *, thoroughly: bool) -> str:
+    """Vacuum the tables, if asked to; return where bytes may remain: a server overwrites nothing at once."""
     if not thoroughly:
         return _REMAINS
     connection, passed_over = connections.open(), list[str]()
@@ -165,4 +169,4 @@ def scrubbed(connections: PostgresConnections, *, thoroughly: bool) -> str | Non
         raise StoreReadOnly(
             f"the server has not vacuumed all tables of the store {name}: let their owner do it ({passed_over[0]})"
         )
-    return None
+    return _FREED

@@ -348,8 +348,8 @@ class PostgresRecorder:
         """Return what is remembered of an erased stream; None for any other."""
         return self._connections.read(lambda connection: erasure_of(connection, stream))
 
-    def scrub(self, *, thoroughly: bool) -> str | None:
-        """Have the server reuse the places of what was erased, if asked to; else say that it has to be."""
+    def scrub(self, *, thoroughly: bool) -> str:
+        """Have the server reuse the places of what was erased, if asked to; say where bytes remain."""
         return scrubbed(self._connections, thoroughly=thoroughly)
 
     def select_cut(self, stream: str) -> int | None:

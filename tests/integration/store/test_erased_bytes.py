@@ -1,4 +1,7 @@
-"""After an erasure no file of a SQLite store holds a byte of what was said, and a reader in the way is told of."""
+"""After an erasure no file of a SQLite store holds a byte of what was said; what is in the way is told of.
+
+So is a server, whose files keep it for a while.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -13,6 +16,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Sna
 from steptrail.domain.shared.events import MetadataChanged
 from steptrail.infrastructure.store import open_store
 from steptrail.testing import Reply, ScriptedModel, call
+from tests.harness.postgres_server import PostgresServer
 from tests.harness.scarce import largest_file
 
 LARGE = 40_000
@@ -66,6 +70,22 @@ async def test_no_file_holds_what_was_said_in_an_erased_session(tmp_path: Path) 
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         for number in order[15:]:
             assert (await trail.session(f"s{number}").state()).version
+
+
+async def test_a_server_that_still_holds_bytes_in_its_files_is_not_said_to_hold_none(
+    postgres_server: PostgresServer, postgres_database: str, postgres_url: str
+) -> None:
+    own = f"FROM pg_database WHERE datname = '{postgres_database}'"
+    ((folder,),) = postgres_server.execute(f"SELECT current_setting('data_directory') || '/base/' || oid {own}")
+    async with Steptrail.open(postgres_url) as trail:
+        for number in range(3):
+            await said(trail, f"s{number}", f"CANARY{number:02d}")
+        await trail.erase("s1", by="ana", reason="asked to")
+        remains = await trail.finish_erasing()
+    postgres_server.execute("CHECKPOINT")
+    assert files_with(Path(folder), "CANARY01") != []
+    assert remains is not None
+    assert "overwrites them when it uses them again" in remains
 
 
 @pytest.mark.parametrize("begins", ["BEGIN", "backup"])

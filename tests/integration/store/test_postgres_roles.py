@@ -104,7 +104,7 @@ async def test_a_worker_works_and_changes_nothing_and_others_do_what_it_may_not(
         with pytest.raises(StoreReadOnly, match=r"has not vacuumed all tables of the store .*: let their owner do it"):
             await trail.finish_erasing()
     async with Steptrail.open(addresses["owner"]) as trail:
-        assert await trail.finish_erasing() is None
+        assert "overwrites them when it uses them again" in (await trail.finish_erasing() or "")
 
 
 @pytest.mark.parametrize("user", ["reader", "nobody"])
