@@ -10,12 +10,13 @@ import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
-from steptrail import Steptrail
+from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.http.inspector import app, lists
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
-from steptrail.testing import call
+from steptrail.testing import Reply, ScriptedModel, call, calls
+from steptrail.tools import SubagentTool
 from tests.inspector.conftest import Opened
 from tests.inspector.inspected import desk, family
 
@@ -111,6 +112,29 @@ async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
     assert [("mine" in page, "of-others" in page) for page in pages] == [(False, False)] * 2 + [(True, False)]
     # A name that is typed is no place, whether there is such a run or not.
     assert [each.status_code for each in typed] == [404 if path == "/inbox" else 400] * 3 + [200]
+
+
+async def test_the_page_of_a_run_counts_no_forks_and_no_runs_below_that_its_reader_may_not_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "_FORKS", 1)
+    monkeypatch.setattr(lists.runs_below, "__kwdefaults__", {"most": 2})
+    inner = AgentBuilder("inner").with_model(ScriptedModel(["Found."])).build()
+    script: list[Reply] = [calls(*[("inner", {"prompt": way}) for way in ("left", "right", "on")]), "All."]
+    outer = AgentBuilder("outer").with_model(ScriptedModel(script)).with_tools(SubagentTool(inner)).build()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(outer, "Go", session="mine", metadata={"tenant": "acme"})
+        for name, owner in (("its-fork", "acme"), ("of-others-1", "other"), ("of-others-2", "other")):
+            await trail.session("mine").fork(session=name, by="ana", metadata={"tenant": owner})
+        first, *others = (each.run.session_id for _, each in list((await trail.tree("mine")).walk())[1:])
+        for each in others:
+            await trail.run(desk("Yes.", "Yes."), "Hi", session=each, metadata={"tenant": "other"})
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            page = (await client.get("/runs/mine")).text
+    assert re.findall(r'href="/runs/([^"?]+)" data-forked-into', page) == ["its-fork"]
+    assert f'href="/runs/{first}"' in page
+    assert ("and others" in page, "there may be more" in page) == (False, False)
 
 
 async def test_a_tenant_without_a_name_is_no_tenant_and_sees_nothing(tmp_path: Path) -> None:

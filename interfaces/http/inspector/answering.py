@@ -23,6 +23,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -133,6 +134,13 @@ class Answering:
         if request.headers.get("if-none-match") == tag:
             raise _Unchanged
         return tag
+
+    async def tag_of_log(self, request: "Request", access: Access) -> str | None:
+        """Return the tag of a page of the whole store, which is made before anything is looked for; see `tag`.
+
+        None for a caller of one tenant: what others do is in the log too, so the tag is made of what its page shows.
+        """
+        return None if access.tenant is not None else self.tag(request, await newest_position(self.trail.store))
 
     async def row(self, request: "Request", access: Access) -> RunSummary:
         """Return the row of the run that the address names, if the caller may see it."""

@@ -33,7 +33,6 @@ from steptrail.projections.asking.filters import CRASHED, RunOrder
 from steptrail.projections.asking.runs import RunCount
 from steptrail.projections.asking.stats import FailureGroup, Stats
 from steptrail.projections.same_failure import SameFailure
-from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -75,8 +74,9 @@ class CountedPages(Answering):
                 told = await self._listed(access, said)
                 return self.shown(request, "runs.html", told=told, found=None, more=told.answer, **given)
             asked = index_query(said)
-            tag = self.tag(request, await newest_position(self.trail.store))
+            tag = await self.tag_of_log(request, access)
             found = await page_of_runs(self.trail, access, asked, after=said.get("after"))
+            tag = tag or self.tag(request, found)
         except ConfigurationError as error:
             given |= {"told": None, "found": None, "more": None, "wrong": str(error)}
             return self.shown(request, "runs.html", HTTPStatus.BAD_REQUEST, **given)

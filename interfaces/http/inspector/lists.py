@@ -23,6 +23,7 @@ PAGE: Final = 50
 """How many rows a page of a list has."""
 _MOST_LOOKED_AT: Final = 500
 """How many runs are looked at for one page, where a caller sees only some of them."""
+_FORKS: Final = 20
 _TAKEN_UP = (
     *(ExecutionStarted.TYPE, ExecutionResumed.TYPE),
     *(FlowStarted.TYPE, FlowResumed.TYPE, FlowRetried.TYPE),
@@ -148,9 +149,8 @@ async def runs_below(
     below: dict[str, list[RunSummary]] = {}
     level, count, is_cut = [stream], 0, False
     while level and count < most:
-        rows = await listed_runs(trail.store, IndexQuery(parents=level, limit=most + 1))
-        is_cut, rows = is_cut or len(rows) > most, rows[:most]
-        rows = [row for row in await visible(trail.store, access, rows) if row.stream not in below]
+        page = await page_of_runs(trail, access, IndexQuery(parents=level), limit=most)
+        is_cut, rows = is_cut or page.after is not None, [row for row in page.rows if row.stream not in below]
         for row in reversed(rows):
             below.setdefault(row.parent.stream if row.parent is not None else "", []).append(row)
         level, count = [row.stream for row in rows], count + len(rows)
@@ -164,12 +164,9 @@ async def runs_below(
     return found, is_cut or bool(level)
 
 
-async def forks_of(
-    trail: Steptrail, access: Access, stream: str, *, most: int = 20
-) -> tuple[Sequence[RunSummary], bool]:
-    """Return the forks of a run that a caller may see, the one that began last first, and whether there are more."""
-    rows = await listed_runs(trail.store, IndexQuery(forked_from=[stream], limit=most + 1))
-    return await visible(trail.store, access, rows[:most]), len(rows) > most
+async def forks_of(trail: Steptrail, access: Access, stream: str) -> RunPage:
+    """Return the forks of a run that a caller may see, a short page of them."""
+    return await page_of_runs(trail, access, IndexQuery(forked_from=[stream]), limit=_FORKS)
 
 
 async def worker_of(store: EventStore, row: RunSummary) -> str | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import ConfigurationError, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
@@ -21,14 +21,14 @@ class Pages(Answering):
 
     async def live(self, request: "Request", access: Access) -> "Response":
         """Answer with hints of what has grown."""
-        after = number_of(request.headers.get("last-event-id", ""))
-        return event_source(lambda end: hints(self.trail.store, access, after, end))
+        return event_source(lambda end: hints(self.trail.store, access, end))
 
     async def overview(self, request: "Request", access: Access) -> "Response":
         """Answer with what needs somebody, and the newest runs."""
-        tag = self.tag(request, await newest_position(self.trail.store))
+        tag = await self.tag_of_log(request, access)
         newest = await page_of_runs(self.trail, access, IndexQuery(), limit=20)
         found = await needs(self.trail, access)
+        tag = tag or self.tag(request, newest, found)
         workers = {row.stream: await worker_of(self.trail.store, row) for row in found.crashed.rows[:5]}
         return self.shown(
             request, "overview.html", tag=tag, needs=found, workers=workers, newest=newest.rows, page="overview"
@@ -37,11 +37,12 @@ class Pages(Answering):
     async def inbox(self, request: "Request", access: Access) -> "Response":
         """Answer with what people are asked."""
         after = request.query_params.get("after")
-        tag = self.tag(request, await newest_position(self.trail.store))
+        tag = await self.tag_of_log(request, access)
         try:
             found = await page_of_questions(self.trail, access, after=after or None)
         except ConfigurationError:
             raise NotThere from None
+        tag = tag or self.tag(request, found)
         cards = [(question, self.card(question)) for question in found.questions]
         return self.shown(
             request, "inbox.html", tag=tag, cards=cards, after=found.after, is_first=not after, page="inbox"
