@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.inspector import Access, inspector
-from steptrail.interfaces.http.inspector import app, lists
+from steptrail.interfaces.http.inspector import app, counted, lists
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
@@ -112,6 +112,28 @@ async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
     assert [("mine" in page, "of-others" in page) for page in pages] == [(False, False)] * 2 + [(True, False)]
     # A name that is typed is no place, whether there is such a run or not.
     assert [each.status_code for each in typed] == [404 if path == "/inbox" else 400] * 3 + [200]
+
+
+async def test_a_list_by_the_read_models_tells_a_tenant_no_position_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted, "PAGE", 1)
+    found, place = list[str](), "/runs?order=newest"
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for name in ("one", "two", "three"):
+            await trail.run(desk("Yes."), "Hi", session=name, metadata={"tenant": "acme"})
+        await trail.views.wait(timeout=60)
+        typed = (await trail.views.of("acme").runs(limit=1)).next
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            while place:
+                page = (await client.get(place)).text
+                found += re.findall(r'href="/runs/([^"?/]+)/1" data-row', page)
+                place = unescape(next(iter(re.findall(r'href="([^"]+)" rel="next"', page)), ""))
+                after = httpx.URL(place).params.get("after")
+                assert after is None or "newest." not in after
+            assert (await client.get("/runs", params={"order": "newest", "after": typed})).status_code == 400
+    assert found == ["three", "two", "one"]
 
 
 async def test_the_page_of_a_run_counts_no_forks_and_no_runs_below_that_its_reader_may_not_see(

@@ -1,7 +1,7 @@
 """The pages that the read models answer: sums, failures, and lists of runs by what only these know."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from steptrail.interfaces.http.inspector.filters import (
     is_counted,
     said_in,
 )
+from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
 from steptrail.interfaces.http.inspector.words import duration, usd
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
@@ -85,10 +86,13 @@ class CountedPages(Answering):
     async def _listed(self, access: Access, said: Mapping[str, str]) -> CountedAnswer[Any]:
         """Return a page of the runs that filters find, with their number."""
         wanted, order = counted_filter(said)
+        store, place = self.trail.store, said.get("after")
+        after = None if place is None else await unsealed(store, access, place)
 
         async def question(asked: AskingRuns) -> tuple[RunsPage, RunCount]:
-            page = await asked.runs(wanted, order.value, PAGE, said.get("after"), fresh=None)
-            return page, await page.count()
+            page = await asked.runs(wanted, order.value, PAGE, after, fresh=None)
+            following = None if page.next is None else await sealed(store, access, page.next)
+            return replace(page, next=following), await page.count()
 
         return await self.counting.ask(access, question)
 

@@ -6,14 +6,16 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
+from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.events import FlowResumed, FlowRetried, FlowStarted
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
-from steptrail.interfaces.http.inspector.list_places import place_after, stream_before
+from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.python.lists import is_waiting, open_questions
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.runtime.kernel.lists import listed_runs
@@ -82,9 +84,9 @@ async def page_of_runs(
     The one that began last comes first, behind the place `after`. Not all are looked at where few are wanted or seen.
     Raises `ConfigurationError` for what is no place.
     """
-    last = None if after is None else await stream_before(trail.store, access, after)
+    last = None if after is None else stream_named(await unsealed(trail.store, access, after))
     found, last = await _looked_through(trail, access, replace(asked, after=last), limit, wanted)
-    return RunPage(found, None if last is None else await place_after(trail.store, access, last))
+    return RunPage(found, None if last is None else await sealed(trail.store, access, stream_name(last)))
 
 
 async def _looked_through(
