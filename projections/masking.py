@@ -5,6 +5,7 @@ more keys, and may give a function of its own. With `show="shape"` no value is s
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ Show = Literal["values", "shape"]
 Mask: TypeAlias = Callable[[str, JsonValue], JsonValue]
 """Returns what is shown of a value. It is given the key in front of the value, empty where there is none."""
 
+_WORD: Final = "[A-Za-z_]{1,19}"
+"""Keys in which no credentials are looked for: nearly all are so, and what is a credential is longer, or has digits."""
 _LONGEST = 100_000
 """Characters of a text in which secrets are looked for; the rest of a longer one is not shown."""
 
@@ -85,7 +88,7 @@ class Masking:
             return HIDDEN
         match value:
             case dict():
-                shown: JsonValue = {name: self._value(name, inner) for name, inner in value.items()}
+                shown: JsonValue = _entries(value, self._names, self._value)
             case list():
                 shown = [self._value(key, inner) for inner in value]
             case str():
@@ -149,6 +152,19 @@ def _shape(value: JsonValue) -> JsonValue:
         case str():
             return f"(text, {len(value)} characters)"
         case Mapping():
-            return {key: _shape(inner) for key, inner in value.items()}
+            return _entries(value, (), lambda _, inner: _shape(inner))
         case _:
             return [_shape(inner) for inner in value]
+
+
+def _entries(
+    value: Mapping[str, JsonValue], names: Collection[str], shown_of: Callable[[str, JsonValue], JsonValue]
+) -> dict[str, JsonValue]:
+    """Return what is shown of an object. Its keys may be credentials too, such as addresses with passwords."""
+    shown: dict[str, JsonValue] = {}
+    for key, inner in value.items():
+        said = key if re.fullmatch(_WORD, key) else without_secrets(key, names)
+        while said in shown:  # that of another one, which differs in what is hidden
+            said += "…"
+        shown[said] = shown_of(key, inner)
+    return shown

@@ -85,6 +85,21 @@ def test_what_is_hidden_stays_hidden_in_json_inside_texts() -> None:
     assert masking.value([1, None, True, 2.5, "x"]) == [1, None, True, 2.5, "x"]
 
 
+def test_a_credential_is_hidden_where_it_is_the_key_of_a_value() -> None:
+    tried: JsonValue = {
+        "https://ana:hunter2@shop/": 200,
+        "https://ben:swordfish@shop/": 403,
+        "sk-live-123456789": {"n": 1},
+    }
+    assert Masking().value([tried]) == [{"https://…@shop/": 200, "https://…@shop/…": 403, "sk-…": {"n": 1}}]
+    assert Masking(show="shape").value(tried) == {
+        "https://…@shop/": "(number)",
+        "https://…@shop/…": "(number)",
+        "sk-…": {"n": "(number)"},
+    }
+    assert Masking(keys=["IBAN"]).value({"iban": 1, "of iban=DE1": 2}) == {"iban": HIDDEN, "of iban=…": 2}
+
+
 DEEP = 700
 
 
