@@ -226,19 +226,23 @@ async def test_nothing_but_static_files_is_served_as_a_file(opened: Opened, path
         assert (await client.get(path)).status_code == 404
 
 
-async def _inside(scope: Any, receive: Any, send: Any) -> None:
-    from starlette.requests import Request
-    from starlette.responses import PlainTextResponse
+def _behind(door: TokenDoor) -> Any:
+    """Return an application that says who is in."""
 
-    knows = DOOR.knows(Request(scope))
-    await PlainTextResponse("in" if knows else "out")(scope, receive, send)
+    async def inside(scope: Any, receive: Any, send: Any) -> None:
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse
+
+        await PlainTextResponse("in" if door.knows(Request(scope)) else "out")(scope, receive, send)
+
+    return door.before(inside)
 
 
 DOOR = TokenDoor("a-long-token")
 
 
 async def test_a_token_is_said_once_and_is_a_cookie_from_then_on() -> None:
-    guarded = Guarded(DOOR.before(_inside), {"box.lan"})
+    guarded = Guarded(_behind(DOOR), {"box.lan"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://box.lan") as client:
         assert (await client.get("/runs")).text == "out"
         assert (await client.get("/runs?token=wrong")).text == "out"
@@ -251,8 +255,21 @@ async def test_a_token_is_said_once_and_is_a_cookie_from_then_on() -> None:
         assert (await client.get(opened.headers["location"])).text == "in"
 
 
+async def test_a_browser_looks_into_two_stores_of_one_machine_at_once() -> None:
+    stores = {"http://box.lan:8001": TokenDoor("of-one-store"), "http://box.lan:8002": TokenDoor("of-another-store")}
+    async with httpx.AsyncClient(
+        mounts={place: httpx.ASGITransport(_behind(door)) for place, door in stores.items()}, follow_redirects=True
+    ) as browser:
+        opened = [
+            await browser.get("http://box.lan:8001/?token=of-one-store"),
+            await browser.get("http://box.lan:8002/?token=of-another-store"),
+            await browser.get("http://box.lan:8001/"),
+        ]
+        assert [each.text for each in opened] == ["in"] * 3
+
+
 async def test_the_way_in_leads_nowhere_else() -> None:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(DOOR.before(_inside)), base_url="http://b") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(_behind(DOOR)), base_url="http://b") as client:
         answer = await client.get("http://b//evil.example/?token=a-long-token")
     assert answer.headers["location"] == "/evil.example/"
 
