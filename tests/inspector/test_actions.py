@@ -168,6 +168,18 @@ async def test_a_run_is_paused_and_stopped_and_a_second_click_is_the_same(trail:
     assert not (await trail.session("crashed").state()).is_open
 
 
+async def test_who_has_a_long_name_can_pause_a_run_again(trail: Steptrail, clients: Clients) -> None:
+    def long(request: object) -> Access:
+        return Access(may_act=True, user="CN=ana," + "OU=desk," * 40)
+
+    async with clients(authorize=long) as client:
+        for do in ("pause", "unpause", "pause"):
+            assert (await act(client, "/runs/crashed", do)).status_code == 303
+            assert (await trail.session("crashed").state()).status is (
+                ExecutionStatus.PAUSED if do == "pause" else ExecutionStatus.PENDING
+            )
+
+
 @pytest.mark.acceptance("8.6-25")
 async def test_a_paused_run_and_one_that_failed_are_handed_to_a_worker_from_their_pages(
     trail: Steptrail, clients: Clients

@@ -126,7 +126,7 @@ class Acting(Answering):
 
 async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> None:
     shown = form.get("shown", "")
-    key = f"{by} {form['do']} {shown} {form.get('at', '')}"[:200]
+    key = digest_of([by, form["do"], shown, form.get("at", "")])
     # A second click is the same command, also where the first one has begun an execution.
     if shown != str(row.executions) and key not in (await handle.state()).fold.keys:
         said = "Another execution has begun since the page was shown. Nothing was done."
