@@ -385,6 +385,27 @@ async def park(store: str, name: str) -> None:
         assert (await trail.session(name).resume(agent)).status is ExecutionStatus.WAITING
 
 
+async def test_whose_verdict_comes_second_is_told_who_has_settled_the_call(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'parked.db'}"
+    flow = Workflow("one").function("r", lambda _: None).build()
+    await park(store, "parked")
+    async with Steptrail.open(store) as trail:
+        await trail.run(flow, "x", session="held", options=RunOptions(pause_before=("r",)))
+        transport = httpx.ASGITransport(inspector(trail, authorize=ana))
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            forms_of = {name: forms((await client.get(f"/runs/{name}")).text)[0] for name in ("parked", "flow:held")}
+            (parked,) = (await trail.session("parked").state()).tool_executions
+            await trail.session("parked").settle(str(parked.effect_id), "completed", by="ben", result={"sent": 1})
+            await trail.flow("held").step("r", "continue", by="ben")
+            late = [
+                await post(client, forms_of["parked"], do="done", data="1"),
+                await post(client, forms_of["flow:held"], do="abort"),
+            ]
+    assert [each.status_code for each in late] == [409, 409]
+    assert "This is not asked any more: ben has settled it already, at " in words(late[0].text)
+    assert "This is not asked any more: ben has answered it already, at " in words(late[1].text)
+
+
 async def test_a_choice_and_data_answer_a_workflow_and_a_held_visit_goes_on(tmp_path: Path) -> None:
     flow = (
         Workflow("ask", result="colour")
