@@ -71,6 +71,20 @@ async def test_a_question_that_was_answered_elsewhere_may_be_answered_again_and_
         assert [each["content"] for each in page.client.said if each["role"] == "tool"][1] == "paid 2"
 
 
+async def test_a_yes_to_other_arguments_than_had_one_elsewhere_is_refused() -> None:
+    async with trail_of() as trail, front(trail, asking(PAYS_TWICE, "Paid.")) as page:
+        first, second = (each["id"] for each in ending(await page.run(user("pay")))["outcome"]["interrupts"])
+        await trail.session("t").approve(second, by="ben", arguments={"cents": 5.0})
+        for other in (yes(second), yes(second, editedArgs={"cents": 7})):
+            said = await page.refused(409, resume=[yes(first), other])
+            assert said == f"the interrupt '{second}' has been granted before, with other arguments"
+        assert len((await trail.session("t").state()).open_approvals) == 1
+        done = await page.run(resume=[yes(first), yes(second, editedArgs={"cents": 5.0})])
+        assert ending(done)["outcome"] == {"type": "success"}
+        for other in (yes(first, editedArgs={"cents": 7}), no(first)):
+            assert "has been granted before" in await page.refused(409, resume=[other])
+
+
 async def test_of_two_questions_the_one_that_has_expired_needs_no_answer() -> None:
     clock = HandClock()
 
