@@ -6,7 +6,7 @@ more keys, and may give a function of its own. With `show="shape"` no value is s
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -21,6 +21,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function, a_row, a_text
 from steptrail.domain.secrets import without_secret_values, without_secrets
+from steptrail.domain.shared.events import MetadataChanged
 
 HIDDEN: Final = "••••"
 """The text in the place of a value that is hidden."""
@@ -31,6 +32,11 @@ Show = Literal["values", "shape"]
 Mask: TypeAlias = Callable[[str, JsonValue], JsonValue]
 """Returns what is shown of a value. It is given the key in front of the value, empty where there is none."""
 
+_SAID_IN_STATE: Final = (
+    *("metadata", "definition", "votes.context", "votes.given_reason"),
+    *("agent.system_prompt", "agent.examples", "agent.tools.description", "agent.tools.approval.reason"),
+)
+"""The paths of what people say in the state of events, from which decisions are folded, so that it is no content."""
 _WORD: Final = "[A-Za-z_]{1,19}"
 """Keys in which no credentials are looked for: nearly all are so, and what is a credential is longer, or has digits."""
 _LONGEST = 100_000
@@ -75,7 +81,7 @@ class Masking:
         whole: JsonValue = full_form(event)
         if self.shows_values:
             return self.value(whole)
-        for path in content_of(type(event)):
+        for path in (*content_of(type(event)), *_said_in_state(event)):
             whole = _shaped(whole, path.split("."))
         return whole
 
@@ -128,6 +134,14 @@ class Masking:
                 return self._value(name, without_secret_values(cast("JsonValue", value)))
             case _:
                 return value
+
+
+def _said_in_state(event: Event) -> Iterator[str]:
+    """Yield the paths of what people say in the state of an event; a reason that is one of some words is none such."""
+    yield from _SAID_IN_STATE
+    yield from {"reason"} & event.STATE
+    if isinstance(event, MetadataChanged):
+        yield "changes"
 
 
 def _shaped(value: JsonValue, path: Sequence[str]) -> JsonValue:
