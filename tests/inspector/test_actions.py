@@ -294,6 +294,21 @@ async def test_a_form_without_the_cookie_of_its_page_does_nothing(trail: Steptra
     assert await heard(trail, "asks", "approval.granted.v1") == []
 
 
+async def test_a_page_of_one_user_does_nothing_for_the_next_who_comes_with_the_same_browser(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients(ana) as one, clients(ben) as other:
+        form = forms((await one.get("/runs/asks")).text)[0]
+        other.cookies.update(one.cookies)
+        late = await post(other, dict(form), do="approve")
+        assert (late.status_code, "another user's" in words(late.text)) == (403, True)
+        assert await heard(trail, "asks", "approval.granted.v1") == []
+        own = forms((await other.get("/runs/asks")).text)[0]
+        assert [(await post(other, own, do="approve")).status_code, form["action"]] == [303, own["action"]]
+    (granted,) = await heard(trail, "asks", "approval.granted.v1")
+    assert granted.by == "inspector:ben"
+
+
 async def test_the_cookie_of_the_forms_is_of_this_site_alone_and_read_by_no_script(clients: Clients) -> None:
     async with clients() as client:
         said = (await client.get("/inbox")).headers["set-cookie"].lower()

@@ -67,7 +67,7 @@ class Acting(Answering):
         row = await self.row(request, access)
         root, name = request.scope.get("root_path", ""), stream_name(row.stream)
         try:
-            form = await read_form(request)
+            form = await read_form(request, access.user)
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
         refused: Refused | None = None

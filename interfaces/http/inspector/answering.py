@@ -79,7 +79,7 @@ class Answering:
                 access = await access_of(self.authorize, request)
                 if access is None:
                     raise NotThere
-                request.state.form = FormPass(request) if access.may_act else None
+                request.state.form = FormPass(request, access.user) if access.may_act else None
                 with self.counting.pages_first():
                     return await page(request, access)
             except HTTPException:
