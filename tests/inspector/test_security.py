@@ -88,6 +88,32 @@ async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) 
     assert (others.status_code, others.text) == (nobodys.status_code, nobodys.text) == (404, missing.text)
 
 
+async def test_a_run_of_others_and_one_that_is_not_there_are_looked_for_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(desk("Yes."), "Hi", session="of-others", metadata={"tenant": "other"})
+        store: Any = trail.store
+        ask = store._ask
+
+        async def counted(question: Any, *args: Any) -> Any:
+            asked.append(question.__qualname__)
+            return await ask(question, *args)
+
+        monkeypatch.setattr(store, "_ask", counted)
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for path in ("/runs/{}", "/why/{}", "/state/{}?at=1", "/find/{}?q=a", "/body/{}/1", "/compare?a={}&b=x"):
+                looks = list[list[str]]()
+                for name in ("of-others", "not-there"):
+                    asked.clear()
+                    assert (await client.get(path.format(name))).status_code == 404
+                    looks.append(asked.copy())
+                assert looks[0] == looks[1] != [], path
+
+
 @pytest.mark.parametrize("path", ["/runs", "/inbox", "/runs?status=waiting"])
 async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
