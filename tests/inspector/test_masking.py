@@ -108,10 +108,9 @@ async def test_with_shape_no_event_shows_what_people_say_beside_its_content() ->
         await trail.session("s").fork(session="forked", by="ana", reason=fork)
         await trail.run(flow, "go", session="w")
         await trail.flow("w").pause(by="ana", reason=pause)
-        streams = {"s": trail.session("s"), "forked": trail.session("forked"), "flow:w": trail.flow("w")}
+        streams = {"s": "agent:s", "forked": "agent:forked", "flow:w": "flow:w"}
         stored = {
-            name: [record async for _, _, record in trail.store.log(stream=each.stream_id)]
-            for name, each in streams.items()
+            name: [record async for _, _, record in trail.store.log(stream=each)] for name, each in streams.items()
         }
         everything = str([record.event for records in stored.values() for record in records])
         app = inspector(trail, authorize=lambda _: Access(), show="shape")

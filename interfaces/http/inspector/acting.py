@@ -5,7 +5,7 @@ not what there is now, nothing is done and the page says so. Nothing is run here
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -107,8 +107,8 @@ class Acting(Answering):
 
     async def _first(self, row: RunSummary, to: str) -> str | None:
         """Return who has answered the question of this id, and when; None when nobody has."""
-        verdicts = flow_verdicts if row.stream.startswith(FLOWS) else agent_verdicts
-        settled = verdicts.verdict_on(to)
+        verdicts: Any = flow_verdicts if row.stream.startswith(FLOWS) else agent_verdicts
+        settled: Callable[[Any], str | None] = verdicts.verdict_on(to)
 
         def said(event: Any) -> str | None:
             match event:
