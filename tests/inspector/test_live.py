@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from itertools import count
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from sse_starlette import ServerSentEvent
+from starlette.exceptions import HTTPException
 
 from steptrail import Steptrail
 from steptrail.inspector import Access, inspector
@@ -19,6 +20,13 @@ from steptrail.interfaces.http.inspector.live import hints
 from steptrail.testing import ManualClock, call
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk, family
+
+
+def sees(access: Access) -> Callable[[], Awaitable[Access | None]]:
+    async def may_see() -> Access | None:
+        return access
+
+    return may_see
 
 
 async def told(source: AsyncGenerator[ServerSentEvent]) -> tuple[str | None, Any]:
@@ -31,7 +39,7 @@ async def test_a_hint_names_what_has_grown_since_the_one_before(tmp_path: Path) 
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     async with Steptrail.open(url) as trail, Steptrail.open(url, read_only=True) as reader:
         await trail.run(desk("One."), "Hi", session="before")
-        async with aclosing(hints(reader.store, Access())) as source:
+        async with aclosing(hints(reader.store, sees(Access()))) as source:
             assert await told(source) == ("beat", live.BEAT_SECONDS)
             await trail.run(desk("Two."), "Hi", session="a")
             event, said = await told(source)
@@ -39,7 +47,7 @@ async def test_a_hint_names_what_has_grown_since_the_one_before(tmp_path: Path) 
             while said["streams"]["agent:a"] < version:
                 event, said = await told(source)
             assert (event, said) == (None, {"streams": {"agent:a": version}})
-        async with aclosing(hints(reader.store, Access())) as again:
+        async with aclosing(hints(reader.store, sees(Access()))) as again:
             assert await told(again) == ("beat", live.BEAT_SECONDS)
 
 
@@ -47,7 +55,7 @@ async def test_a_tenant_is_told_of_its_own_runs_alone(tmp_path: Path) -> None:
     heard = set[str]()
     async with (
         Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail,
-        aclosing(hints(trail.store, Access(tenant="acme"))) as source,
+        aclosing(hints(trail.store, sees(Access(tenant="acme")))) as source,
     ):
         await anext(source)
         for tenant in ("other", "acme"):
@@ -64,10 +72,30 @@ async def test_a_tenant_is_told_of_its_own_runs_alone(tmp_path: Path) -> None:
 async def test_a_silent_line_beats_and_ends_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
     trail = Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}")
-    async with aclosing(hints(trail.store, Access())) as source:
+    async with aclosing(hints(trail.store, sees(Access()))) as source:
         assert [(await told(source))[0] for _ in range(3)] == ["beat"] * 3
         await trail.close()
         assert [each async for each in source][1:] == []
+
+
+@pytest.mark.parametrize("answer", [None, HTTPException(401), RuntimeError("the users are away")])
+async def test_a_line_ends_when_its_caller_may_see_nothing_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Exception | None
+) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
+    answers: list[Access | Exception | None] = [Access(), Access(tenant="acme"), answer]
+
+    async def authorize(_: object) -> Access | None:
+        said = answers.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        transport = httpx.ASGITransport(inspector(trail, authorize=authorize))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client, asyncio.timeout(60):
+            line = await client.get("/live")  # returns when the line has ended
+    assert (line.status_code, line.text.count("event: beat"), answers) == (200, 1, [])
 
 
 @pytest.mark.parametrize("access", [Access(), Access(tenant="acme")])
@@ -82,7 +110,7 @@ async def test_a_line_beats_however_much_is_stored_meanwhile(
 
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         writing = asyncio.create_task(busy())
-        async with asyncio.timeout(30), aclosing(hints(trail.store, access)) as source:
+        async with asyncio.timeout(30), aclosing(hints(trail.store, sees(access))) as source:
             heard = [(await told(source))[0]]
             while heard.count("beat") < 3:
                 heard.append((await told(source))[0])

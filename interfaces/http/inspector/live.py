@@ -28,11 +28,12 @@ _MOST_NAMED = 200
 
 
 async def hints(
-    store: EventStore, access: Access, end: Callable[[], Awaitable[None]] | None = None
+    store: EventStore, may_see: Callable[[], Awaitable[Access | None]], end: Callable[[], Awaitable[None]] | None = None
 ) -> "AsyncGenerator[ServerSentEvent]":
     """Yield a beat first and every few seconds, and between them hints of what has grown.
 
-    Ends when `end` returns, and when the store fails or is closed: a browser comes again by itself.
+    With every beat `may_see` is asked what the caller may see. Ends when that is nothing any more, when `end` returns,
+    and when the store fails or is closed: a browser comes again by itself.
     """
     from sse_starlette import ServerSentEvent
 
@@ -52,8 +53,8 @@ async def hints(
         watch = watch_log(store, lambda _: changed.set(), over)
         ending = None if end is None else asyncio.create_task(ended(end))
         try:
-            position, beat_at = await newest_position(store), now()
-            while not is_over:
+            position, beat_at, access = await newest_position(store), now(), await may_see()
+            while access is not None and not is_over:
                 if now() >= beat_at:
                     beat_at = now() + BEAT_SECONDS
                     yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), retry=2_000, sep="\n")
@@ -67,6 +68,8 @@ async def hints(
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
                         await changed.wait()
+                if now() >= beat_at:
+                    access = await may_see()
         finally:
             if ending is not None:
                 ending.cancel()
