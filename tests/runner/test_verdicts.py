@@ -9,7 +9,7 @@ from steptrail import ToolEffect, tool
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
-from steptrail.testing import call, calls
+from steptrail.testing import Reply, call, calls
 from steptrail.tools import OnUnknown
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 
@@ -53,7 +53,7 @@ async def test_a_verdict_on_one_of_two_calls_in_doubt_settles_that_one_alone(ver
         await both.wait()
         return f"sent to {to}"
 
-    script = [calls(("send", {"to": "ana"}), ("send", {"to": "ben"})), "Done."]
+    script: list[Reply] = [calls(("send", {"to": "ana"}), ("send", {"to": "ben"})), "Done."]
     agent, clock = agent_of(script).with_tools(send).build(), HandClock()
     async with trail_of(clock) as trail:
         with pytest.raises(Crash):
