@@ -5,7 +5,8 @@ more keys, and may give a function of its own. With `show="shape"` no value is s
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -20,6 +21,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function, a_row, a_text
 from steptrail.domain.secrets import without_secret_values, without_secrets
+from steptrail.domain.shared.events import MetadataChanged
 
 HIDDEN: Final = "••••"
 """The text in the place of a value that is hidden."""
@@ -30,6 +32,13 @@ Show = Literal["values", "shape"]
 Mask: TypeAlias = Callable[[str, JsonValue], JsonValue]
 """Returns what is shown of a value. It is given the key in front of the value, empty where there is none."""
 
+_SAID_IN_STATE: Final = (
+    *("metadata", "definition", "votes.context", "votes.given_reason"),
+    *("agent.system_prompt", "agent.examples", "agent.tools.description", "agent.tools.approval.reason"),
+)
+"""The paths of what people say in the state of events, from which decisions are folded, so that it is no content."""
+_WORD: Final = "[A-Za-z_]{1,19}"
+"""Keys in which no credentials are looked for: nearly all are so, and what is a credential is longer, or has digits."""
 _LONGEST = 100_000
 """Characters of a text in which secrets are looked for; the rest of a longer one is not shown."""
 
@@ -72,7 +81,7 @@ class Masking:
         whole: JsonValue = full_form(event)
         if self.shows_values:
             return self.value(whole)
-        for path in content_of(type(event)):
+        for path in (*content_of(type(event)), *_said_in_state(event)):
             whole = _shaped(whole, path.split("."))
         return whole
 
@@ -85,7 +94,7 @@ class Masking:
             return HIDDEN
         match value:
             case dict():
-                shown: JsonValue = {name: self._value(name, inner) for name, inner in value.items()}
+                shown: JsonValue = _entries(value, self._names, self._value)
             case list():
                 shown = [self._value(key, inner) for inner in value]
             case str():
@@ -127,6 +136,14 @@ class Masking:
                 return value
 
 
+def _said_in_state(event: Event) -> Iterator[str]:
+    """Yield the paths of what people say in the state of an event; a reason that is one of some words is none such."""
+    yield from _SAID_IN_STATE
+    yield from {"reason"} & event.STATE
+    if isinstance(event, MetadataChanged):
+        yield "changes"
+
+
 def _shaped(value: JsonValue, path: Sequence[str]) -> JsonValue:
     """Return the value with the shape of what stands under a path; lists on the way are passed through."""
     if isinstance(value, list):
@@ -149,6 +166,19 @@ def _shape(value: JsonValue) -> JsonValue:
         case str():
             return f"(text, {len(value)} characters)"
         case Mapping():
-            return {key: _shape(inner) for key, inner in value.items()}
+            return _entries(value, (), lambda _, inner: _shape(inner))
         case _:
             return [_shape(inner) for inner in value]
+
+
+def _entries(
+    value: Mapping[str, JsonValue], names: Collection[str], shown_of: Callable[[str, JsonValue], JsonValue]
+) -> dict[str, JsonValue]:
+    """Return what is shown of an object. Its keys may be credentials too, such as addresses with passwords."""
+    shown: dict[str, JsonValue] = {}
+    for key, inner in value.items():
+        said = key if re.fullmatch(_WORD, key) else without_secrets(key, names)
+        while said in shown:  # that of another one, which differs in what is hidden
+            said += "…"
+        shown[said] = shown_of(key, inner)
+    return shown

@@ -19,26 +19,38 @@ from steptrail.domain.shared.approvals import Approval, NotAsked, answer_to
 
 
 def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
-    """Return the events of a verdict on a parked call."""
+    """Return the events of a verdict on a parked call. Raises `CommandRejected`.
+
+    The end of a wait names no call: it is that of the call that is asked about, or another one would run again.
+    """
     calls = state.tool_executions
     call = next((call for call in calls if call.effect_id == command.effect_id), None)
     if call is None or call.phase is not CallPhase.PARKED:
         why = f"no call with the effect id {shown(command.effect_id)} waits for a verdict"
         raise NotAsked("settle a call of", state.agent_id, why, "a call in doubt is settled once")
+    wait = state.execution.wait if state.execution is not None else None
+    is_asked_about = wait is not None and wait.kind == "unknown_outcome" and wait.position == call.position
+    ended = (WaitEnded(reason="settled", by=command.by),) if is_asked_about else ()
     match command.verdict:
         case "completed":
             done = ToolExecutionCompleted(
                 position=call.position, result=command.result, settled_by=command.by, duration_seconds=0.0
             )
-            return (done, WaitEnded(reason="settled", by=command.by))
+            return (done, *ended)
         case "failed":
             message = command.message or "it failed, says the person who looked into it"
             error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
             failed = ToolExecutionFailed(
                 position=call.position, error=error, settled_by=command.by, duration_seconds=0.0
             )
-            return (failed, WaitEnded(reason="settled", by=command.by))
+            return (failed, *ended)
         case "rerun" | "tell":
+            if not is_asked_about:
+                why = (
+                    f"the run does not ask about {shown(command.effect_id)} yet: it does when what it asked about "
+                    "before is settled and it has gone on, with `resume` or a worker"
+                )
+                raise CommandRejected("settle a call of", state.agent_id, why)
             return (WaitEnded(reason=command.verdict, by=command.by),)
     assert_never(command.verdict)
 

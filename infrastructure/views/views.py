@@ -29,7 +29,7 @@ from steptrail.domain.errors import (
     ViewsBusy,
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
-from steptrail.infrastructure.views.counted import AsOf, Found
+from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
 from steptrail.infrastructure.views.present import Present
@@ -208,14 +208,9 @@ class Views:
         await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
-            # The views of a service are those of the newest version of a projection, also where an older one is here.
             shown: dict[str, int] = dict(statements.ask("SELECT face, max(version) FROM listed GROUP BY face"))
-            _, *faces = [face for face, _ in self._faces]
-            names = {(each.name, each.version) for each in self._asked}
-            names |= {(face.name, max(face.version, shown.get(face.name, 0))) for face in faces}
             counted = statements.ask("SELECT name, version, position, at FROM projections")
-            own = [AsOf(*each[2:]) for each in counted if each[:2] in names]
-            as_of = min(own) if len(own) == len(names) and own else AsOf(0, 0)
+            as_of = shown_as_of(self._faces, shown, {each[:2]: AsOf(*each[2:]) for each in counted})
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:

@@ -6,17 +6,16 @@ from steptrail.domain.agent.events import (
     AgentEvent,
     ToolExecutionCompleted,
     ToolExecutionFailed,
-    ToolExecutionInterrupted,
     ToolExecutionStarted,
     WaitEnded,
+    WaitStarted,
 )
-from steptrail.domain.agent.events.tools import Then
 
 VERDICTS: Sequence[str] = (
     ToolExecutionStarted.TYPE,
-    ToolExecutionInterrupted.TYPE,
     ToolExecutionCompleted.TYPE,
     ToolExecutionFailed.TYPE,
+    WaitStarted.TYPE,
     WaitEnded.TYPE,
 )
 """The stored types of verdicts, and of what says which call they are on."""
@@ -25,19 +24,19 @@ VERDICTS: Sequence[str] = (
 def verdict_on(effect_id: str) -> Callable[[AgentEvent], str | None]:
     """Return what says, of one event of a log after the other, that it settles a call; None for any other event."""
     begun: dict[int, str] = {}
-    parked: int | None = None
+    asked: int | None = None
 
     def said(event: AgentEvent) -> str | None:
-        nonlocal parked
+        nonlocal asked
         match event:
             case ToolExecutionStarted(position=position):
                 begun[position] = event.effect_id
-            case ToolExecutionInterrupted(then=Then.PARK, position=position):
-                parked = position
+            case WaitStarted(kind="unknown_outcome", position=position):
+                asked = position
             case ToolExecutionCompleted(settled_by=str()) | ToolExecutionFailed(settled_by=str()):
                 return "settled" if begun.get(event.position) == effect_id else None
             case WaitEnded(reason="rerun" | "tell"):
-                return "settled" if parked is not None and begun.get(parked) == effect_id else None
+                return "settled" if asked is not None and begun.get(asked) == effect_id else None
             case _:
                 pass
         return None

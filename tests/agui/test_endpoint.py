@@ -19,86 +19,16 @@ from steptrail.events import ExecutionStarted
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import ApprovalRule, SubagentTool
-from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, no, user, yes
+from steptrail.tools import SubagentTool
+from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, user
 from tests.harness.mischievous_engine import Mischief, MischievousEngine
-from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
+from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
 
 MARK = "hunter2"
 
 
 class Tenant(BaseModel):
     name: str
-
-
-async def test_answers_that_leave_one_out_or_name_another_or_say_something_else_are_refused() -> None:
-    async with trail_of() as trail, front(trail, asking()) as page:
-        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        approval = question["id"]
-        assert "no interrupt 'x'" in await page.refused(409, resume=[yes("x")])
-        assert "answered twice" in await page.refused(422, resume=[yes(approval), no(approval)])
-        wrong = {"interruptId": approval, "status": "resolved", "payload": {"approved": "yes"}}
-        assert "is to be" in await page.refused(422, resume=[wrong])
-        assert "waits for answers" in await page.refused(409, user("and?", "m2"))
-        assert len((await trail.session("t").state()).open_approvals) == 1
-        done = await page.run(resume=[no(approval)])
-        assert ending(done)["outcome"] == {"type": "success"}
-        assert "has been denied before" in await page.refused(409, resume=[yes(approval)])
-        assert ending(await page.run(resume=[no(approval)]))["outcome"] == {"type": "success"}
-
-
-PAYS_TWICE = calls(("pay", {"cents": 1}), ("pay", {"cents": 2}))
-
-
-async def test_all_questions_of_a_reply_are_asked_at_once_and_answered_at_once() -> None:
-    async with trail_of() as trail, front(trail, asking(PAYS_TWICE, "Paid.")) as page:
-        first, second = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        assert second["id"] in await page.refused(409, resume=[yes(first["id"])])
-        done = await page.run(resume=[yes(second["id"], editedArgs={"cents": 3}), yes(first["id"])])
-        assert ending(done)["outcome"] == {"type": "success"}
-        assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 3"]
-
-
-@pytest.mark.parametrize("says_both", [False, True])
-async def test_a_question_that_was_answered_elsewhere_may_be_answered_again_and_need_not(says_both: bool) -> None:
-    async with trail_of() as trail, front(trail, asking(PAYS_TWICE, "Paid.")) as page:
-        first, second = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        await trail.session("t").approve(second["id"], by="ben")
-        (left,) = ending(await page.run())["outcome"]["interrupts"]
-        assert left == first
-        done = await page.run(resume=[no(first["id"]), *([yes(second["id"])] if says_both else [])])
-        assert ending(done)["outcome"] == {"type": "success"}
-        assert [each["content"] for each in page.client.said if each["role"] == "tool"][1] == "paid 2"
-
-
-async def test_of_two_questions_the_one_that_has_expired_needs_no_answer() -> None:
-    clock = HandClock()
-
-    @tool(approval=ApprovalRule(expires=7200))
-    def ship(to: str) -> str:
-        """Ship."""
-        return f"shipped to {to}"
-
-    script = [calls(("pay", {"cents": 1}), ("ship", {"to": "Rome"})), "Done."]
-    agent = AgentBuilder("bank").with_model(ScriptedModel(script)).with_tools(*asking().tools.values(), ship).build()
-    async with trail_of(clock) as trail, front(trail, agent) as page:
-        _, second = ending(await page.run(user("go")))["outcome"]["interrupts"]
-        clock.advance(3601)
-        events = await page.run(resume=[yes(second["id"])])
-        assert "nobody approved it in time" in str(events)
-        assert "shipped to Rome" in str(events)
-        assert ending(events)["outcome"] == {"type": "success"}
-
-
-async def test_a_question_that_has_expired_can_only_be_cancelled() -> None:
-    clock = HandClock()
-    async with trail_of(clock) as trail, front(trail, asking()) as page:
-        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        clock.advance(3601)
-        assert "has expired" in await page.refused(409, resume=[yes(question["id"])])
-        events = await page.run(resume=[no(question["id"])])
-        assert "nobody approved it in time" in str(events)
-        assert ending(events)["outcome"] == {"type": "success"}
 
 
 async def test_a_thread_has_the_context_of_who_began_it() -> None:

@@ -168,6 +168,18 @@ async def test_a_run_is_paused_and_stopped_and_a_second_click_is_the_same(trail:
     assert not (await trail.session("crashed").state()).is_open
 
 
+async def test_who_has_a_long_name_can_pause_a_run_again(trail: Steptrail, clients: Clients) -> None:
+    def long(request: object) -> Access:
+        return Access(may_act=True, user="CN=ana," + "OU=desk," * 40)
+
+    async with clients(authorize=long) as client:
+        for do in ("pause", "unpause", "pause"):
+            assert (await act(client, "/runs/crashed", do)).status_code == 303
+            assert (await trail.session("crashed").state()).status is (
+                ExecutionStatus.PAUSED if do == "pause" else ExecutionStatus.PENDING
+            )
+
+
 @pytest.mark.acceptance("8.6-25")
 async def test_a_paused_run_and_one_that_failed_are_handed_to_a_worker_from_their_pages(
     trail: Steptrail, clients: Clients
@@ -282,6 +294,21 @@ async def test_a_form_without_the_cookie_of_its_page_does_nothing(trail: Steptra
     assert await heard(trail, "asks", "approval.granted.v1") == []
 
 
+async def test_a_page_of_one_user_does_nothing_for_the_next_who_comes_with_the_same_browser(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients(ana) as one, clients(ben) as other:
+        form = forms((await one.get("/runs/asks")).text)[0]
+        other.cookies.update(one.cookies)
+        late = await post(other, dict(form), do="approve")
+        assert (late.status_code, "another user's" in words(late.text)) == (403, True)
+        assert await heard(trail, "asks", "approval.granted.v1") == []
+        own = forms((await other.get("/runs/asks")).text)[0]
+        assert [(await post(other, own, do="approve")).status_code, form["action"]] == [303, own["action"]]
+    (granted,) = await heard(trail, "asks", "approval.granted.v1")
+    assert granted.by == "inspector:ben"
+
+
 async def test_the_cookie_of_the_forms_is_of_this_site_alone_and_read_by_no_script(clients: Clients) -> None:
     async with clients() as client:
         said = (await client.get("/inbox")).headers["set-cookie"].lower()
@@ -338,24 +365,6 @@ async def test_a_page_says_that_an_answer_is_also_to_what_it_hides(clients: Clie
         assert "An answer is to all of them" in (await client.get("/runs/flow:review")).text
 
 
-async def test_a_call_whose_end_nobody_knows_is_settled_from_its_page(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'runs.db'}"
-    for name in ("told", "done", "broken"):
-        await park(store, name)
-    async with Steptrail.open(store) as trail:
-        transport = httpx.ASGITransport(inspector(trail, authorize=ana))
-        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
-            assert buttons((await client.get("/runs/told")).text)[:4] == ["tell", "failed", "rerun", "done"]
-            answers = [
-                await act(client, "/runs/told", "tell"),
-                await act(client, "/runs/broken", "done", data="{"),
-                await act(client, "/runs/done", "done", data='{"sent": 1}'),
-            ]
-        assert [each.status_code for each in answers] == [303, 422, 303]
-        (call_of,) = (await trail.session("done").state()).tool_executions
-        assert call_of.result == {"sent": 1}
-
-
 async def park(store: str, name: str) -> None:
     """Leave a run with a call of which nobody knows how it ended."""
 
@@ -371,27 +380,6 @@ async def park(store: str, name: str) -> None:
             await dying.run(agent, "Go", session=name)
     async with Steptrail.open(store) as trail:
         assert (await trail.session(name).resume(agent)).status is ExecutionStatus.WAITING
-
-
-async def test_a_choice_and_data_answer_a_workflow_and_a_held_visit_goes_on(tmp_path: Path) -> None:
-    flow = (
-        Workflow("ask", result="colour")
-        .human("colour", type="choice", prompt="Which?", options=["red", "<b>blue</b>"], output="colour")
-        .human("size", type="input", prompt="How large?", output="size")
-        .chain("colour", "size")
-        .build()
-    )
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
-        await trail.run(flow, "x", session="asked")
-        transport = httpx.ASGITransport(inspector(trail, authorize=ana))
-        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
-            chosen = await act(client, "/runs/flow:asked", "choice:<b>blue</b>")
-            await trail.flow("asked").resume(flow)
-            sized = await act(client, "/runs/flow:asked", "data", data='{"cm": 4}')
-        said = await heard(trail, "flow:asked", "human.answered.v1")
-    assert [chosen.status_code, sized.status_code] == [303, 303]
-    assert [each.choice for each in said] == ["<b>blue</b>", None]
-    assert said[1].data == {"cm": 4}
 
 
 def typed_in(page: str) -> list[str]:

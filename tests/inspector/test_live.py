@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from itertools import count
 from pathlib import Path
@@ -11,60 +11,91 @@ from typing import Any
 import httpx
 import pytest
 from sse_starlette import ServerSentEvent
+from starlette.exceptions import HTTPException
 
 from steptrail import Steptrail
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.http.inspector import live
 from steptrail.interfaces.http.inspector.live import hints
+from steptrail.testing import ManualClock, call
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk, family
 
 
-async def told(source: AsyncGenerator[ServerSentEvent]) -> tuple[str | None, int, Any]:
+def sees(access: Access) -> Callable[[], Awaitable[Access | None]]:
+    async def may_see() -> Access | None:
+        return access
+
+    return may_see
+
+
+async def told(source: AsyncGenerator[ServerSentEvent]) -> tuple[str | None, Any]:
     each = await anext(source)
-    return each.event, int(str(each.id)), json.loads(str(each.data))
+    assert each.id is None
+    return each.event, json.loads(str(each.data))
 
 
 async def test_a_hint_names_what_has_grown_since_the_one_before(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     async with Steptrail.open(url) as trail, Steptrail.open(url, read_only=True) as reader:
         await trail.run(desk("One."), "Hi", session="before")
-        async with aclosing(hints(reader.store, Access(), None)) as source:
-            begun = await reader.store.last_position()
-            assert await told(source) == ("beat", begun, live.BEAT_SECONDS)
+        async with aclosing(hints(reader.store, sees(Access()))) as source:
+            assert await told(source) == ("beat", live.BEAT_SECONDS)
             await trail.run(desk("Two."), "Hi", session="a")
-            event, position, said = await told(source)
+            event, said = await told(source)
             version = (await trail.session("a").state()).version
             while said["streams"]["agent:a"] < version:
-                event, position, said = await told(source)
+                event, said = await told(source)
             assert (event, said) == (None, {"streams": {"agent:a": version}})
-        async with aclosing(hints(reader.store, Access(), begun)) as again:
-            assert await told(again) == ("beat", begun, live.BEAT_SECONDS)
-            assert await told(again) == (None, position, {"streams": {"agent:a": version}})
-        async with aclosing(hints(reader.store, Access(), 10**9)) as elsewhere:
-            assert (await told(elsewhere))[1] == position
+        async with aclosing(hints(reader.store, sees(Access()))) as again:
+            assert await told(again) == ("beat", live.BEAT_SECONDS)
 
 
 async def test_a_tenant_is_told_of_its_own_runs_alone(tmp_path: Path) -> None:
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
-        for tenant in ("acme", "other"):
+    heard = set[str]()
+    async with (
+        Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail,
+        aclosing(hints(trail.store, sees(Access(tenant="acme")))) as source,
+    ):
+        await anext(source)
+        for tenant in ("other", "acme"):
             await trail.run(family(), "Go", session=tenant, metadata={"tenant": tenant})
-        async with aclosing(hints(trail.store, Access(tenant="acme"), 0)) as source:
-            await anext(source)
-            _, _, said = await told(source)
         own = [row.stream for row in await trail.runs() if row.session_id != "other"]
         below = [each.run.stream for _, each in (await trail.tree("acme")).walk()]
-    assert sorted(said["streams"]) == sorted(below)
+        while heard < set(below):
+            event, said = await told(source)
+            heard |= set() if event == "beat" else said["streams"].keys()
+    assert sorted(heard) == sorted(below)
     assert len(own) > len(below) == 3
 
 
 async def test_a_silent_line_beats_and_ends_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
     trail = Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}")
-    async with aclosing(hints(trail.store, Access(), None)) as source:
+    async with aclosing(hints(trail.store, sees(Access()))) as source:
         assert [(await told(source))[0] for _ in range(3)] == ["beat"] * 3
         await trail.close()
         assert [each async for each in source][1:] == []
+
+
+@pytest.mark.parametrize("answer", [None, HTTPException(401), RuntimeError("the users are away")])
+async def test_a_line_ends_when_its_caller_may_see_nothing_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Exception | None
+) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
+    answers: list[Access | Exception | None] = [Access(), Access(tenant="acme"), answer]
+
+    async def authorize(_: object) -> Access | None:
+        said = answers.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        transport = httpx.ASGITransport(inspector(trail, authorize=authorize))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client, asyncio.timeout(60):
+            line = await client.get("/live")  # returns when the line has ended
+    assert (line.status_code, line.text.count("event: beat"), answers) == (200, 1, [])
 
 
 @pytest.mark.parametrize("access", [Access(), Access(tenant="acme")])
@@ -79,7 +110,7 @@ async def test_a_line_beats_however_much_is_stored_meanwhile(
 
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         writing = asyncio.create_task(busy())
-        async with asyncio.timeout(30), aclosing(hints(trail.store, access, None)) as source:
+        async with asyncio.timeout(30), aclosing(hints(trail.store, sees(access))) as source:
             heard = [(await told(source))[0]]
             while heard.count("beat") < 3:
                 heard.append((await told(source))[0])
@@ -116,3 +147,20 @@ async def test_a_page_that_has_changed_is_sent_again(tmp_path: Path) -> None:
                 assert after.status_code == 200
                 assert after.headers["etag"] != page.headers["etag"]
                 assert after.text != page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/inbox"])
+async def test_the_tag_of_a_tenants_list_tells_nothing_of_what_others_do(tmp_path: Path, path: str) -> None:
+    asks = desk(*[call("refund", order="A-7", cents=5)] * 3)
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}", clock=ManualClock()) as trail:
+        await trail.run(asks, "Hi", session="mine", metadata={"tenant": "acme"})
+        transport = httpx.ASGITransport(inspector(trail, authorize=lambda _: Access(tenant="acme")))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            first = await client.get(path)
+            await trail.run(asks, "Hi", session="of-others", metadata={"tenant": "other"})
+            same = await client.get(path, headers={"if-none-match": first.headers["etag"]})
+            await trail.run(asks, "Hi", session="mine-too", metadata={"tenant": "acme"})
+            grown = await client.get(path, headers={"if-none-match": first.headers["etag"]})
+    assert (same.status_code, grown.status_code) == (304, 200)
+    assert "mine-too" in grown.text
+    assert "of-others" not in grown.text

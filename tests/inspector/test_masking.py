@@ -7,10 +7,13 @@ import pytest
 from httpx import ASGITransport, AsyncClient
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
 from steptrail.domain.json_value import JsonValue
 from steptrail.inspector import Access, inspector
+from steptrail.messages import Message
 from steptrail.projections.masking import HIDDEN, Masking
 from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import Workflow
 from tests.inspector.conftest import Opened
 
 EVERY = [
@@ -76,6 +79,53 @@ async def test_with_shape_no_value_is_shown_and_all_else_is(opened: Opened, insp
         assert text in page, text
 
 
+async def test_with_shape_no_event_shows_what_people_say_beside_its_content() -> None:
+    said = [
+        f"secret-{what}" for what in ("prompt", "example", "metadata", "changed", "pause", "fork", "vote", "question")
+    ]
+    prompt, example, metadata, changed, pause, fork, vote, question = said
+
+    class Judge:
+        """Says in a sentence why it goes on."""
+
+        def explain(self, state: StateView) -> ContinuationEvaluation:
+            return ContinuationEvaluation.from_decision(
+                "Judge", ContinuationDecision.ALLOW, reason=vote, context={"read": vote}
+            )
+
+    agent = (
+        AgentBuilder("a")
+        .with_model(ScriptedModel(["One.", "Two."]))
+        .with_system_prompt(prompt)
+        .with_examples(Message.user(example))
+        .with_criteria(Judge())
+        .build()
+    )
+    flow = Workflow("w").human("ask", type="approval", prompt=question).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "go", session="s", metadata={"a": metadata})
+        await trail.run(agent, "on", session="s", metadata={"a": changed})
+        await trail.session("s").fork(session="forked", by="ana", reason=fork)
+        await trail.run(flow, "go", session="w")
+        await trail.flow("w").pause(by="ana", reason=pause)
+        streams = {"s": "agent:s", "forked": "agent:forked", "flow:w": "flow:w"}
+        stored = {
+            name: [record async for _, _, record in trail.store.log(stream=each)] for name, each in streams.items()
+        }
+        everything = str([record.event for records in stored.values() for record in records])
+        app = inspector(trail, authorize=lambda _: Access(), show="shape")
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
+            pages = [
+                (await client.get(f"/{word}/{name}{place}{record.version}")).text
+                for name, records in stored.items()
+                for record in records
+                for word, place in (("body", "/"), ("runs", "?e="))
+            ]
+    assert [each for each in said if each not in everything] == []
+    assert [each for each in said if any(each in page for page in pages)] == []
+    assert any("ToolCallPresenceCheck" in page and "scripted" in page for page in pages)
+
+
 def test_what_is_hidden_stays_hidden_in_json_inside_texts() -> None:
     masking = Masking(keys=["ssn"])
     assert masking.value({"told": '{"ssn": "1", "n": [{"SSN": 2}]}'}) == {
@@ -83,6 +133,21 @@ def test_what_is_hidden_stays_hidden_in_json_inside_texts() -> None:
     }
     assert masking.text("Authorization: Bearer abcdefghijkl") == "Authorization: …"
     assert masking.value([1, None, True, 2.5, "x"]) == [1, None, True, 2.5, "x"]
+
+
+def test_a_credential_is_hidden_where_it_is_the_key_of_a_value() -> None:
+    tried: JsonValue = {
+        "https://ana:hunter2@shop/": 200,
+        "https://ben:swordfish@shop/": 403,
+        "sk-live-123456789": {"n": 1},
+    }
+    assert Masking().value([tried]) == [{"https://…@shop/": 200, "https://…@shop/…": 403, "sk-…": {"n": 1}}]
+    assert Masking(show="shape").value(tried) == {
+        "https://…@shop/": "(number)",
+        "https://…@shop/…": "(number)",
+        "sk-…": {"n": "(number)"},
+    }
+    assert Masking(keys=["IBAN"]).value({"iban": 1, "of iban=DE1": 2}) == {"iban": HIDDEN, "of iban=…": 2}
 
 
 DEEP = 700

@@ -10,12 +10,13 @@ import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
-from steptrail import Steptrail
+from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.inspector import Access, inspector
-from steptrail.interfaces.http.inspector import app, lists
+from steptrail.interfaces.http.inspector import app, counted, lists
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
-from steptrail.testing import call
+from steptrail.testing import Reply, ScriptedModel, call, calls
+from steptrail.tools import SubagentTool
 from tests.inspector.conftest import Opened
 from tests.inspector.inspected import desk, family
 
@@ -87,6 +88,32 @@ async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) 
     assert (others.status_code, others.text) == (nobodys.status_code, nobodys.text) == (404, missing.text)
 
 
+async def test_a_run_of_others_and_one_that_is_not_there_are_looked_for_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(desk("Yes."), "Hi", session="of-others", metadata={"tenant": "other"})
+        store: Any = trail.store
+        ask = store._ask
+
+        async def counted(question: Any, *args: Any) -> Any:
+            asked.append(question.__qualname__)
+            return await ask(question, *args)
+
+        monkeypatch.setattr(store, "_ask", counted)
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for path in ("/runs/{}", "/why/{}", "/state/{}?at=1", "/find/{}?q=a", "/body/{}/1", "/compare?a={}&b=x"):
+                looks = list[list[str]]()
+                for name in ("of-others", "not-there"):
+                    asked.clear()
+                    assert (await client.get(path.format(name))).status_code == 404
+                    looks.append(asked.copy())
+                assert looks[0] == looks[1] != [], path
+
+
 @pytest.mark.parametrize("path", ["/runs", "/inbox", "/runs?status=waiting"])
 async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -111,6 +138,51 @@ async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
     assert [("mine" in page, "of-others" in page) for page in pages] == [(False, False)] * 2 + [(True, False)]
     # A name that is typed is no place, whether there is such a run or not.
     assert [each.status_code for each in typed] == [404 if path == "/inbox" else 400] * 3 + [200]
+
+
+async def test_a_list_by_the_read_models_tells_a_tenant_no_position_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted, "PAGE", 1)
+    found, place = list[str](), "/runs?order=newest"
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for name in ("one", "two", "three"):
+            await trail.run(desk("Yes."), "Hi", session=name, metadata={"tenant": "acme"})
+        await trail.views.wait(timeout=60)
+        typed = (await trail.views.of("acme").runs(limit=1)).next
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            while place:
+                page = (await client.get(place)).text
+                found += re.findall(r'href="/runs/([^"?/]+)/1" data-row', page)
+                place = unescape(next(iter(re.findall(r'href="([^"]+)" rel="next"', page)), ""))
+                after = httpx.URL(place).params.get("after")
+                assert after is None or "newest." not in after
+            assert (await client.get("/runs", params={"order": "newest", "after": typed})).status_code == 400
+    assert found == ["three", "two", "one"]
+
+
+async def test_the_page_of_a_run_counts_no_forks_and_no_runs_below_that_its_reader_may_not_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "_FORKS", 1)
+    monkeypatch.setattr(lists.runs_below, "__kwdefaults__", {"most": 2})
+    inner = AgentBuilder("inner").with_model(ScriptedModel(["Found."])).build()
+    script: list[Reply] = [calls(*[("inner", {"prompt": way}) for way in ("left", "right", "on")]), "All."]
+    outer = AgentBuilder("outer").with_model(ScriptedModel(script)).with_tools(SubagentTool(inner)).build()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(outer, "Go", session="mine", metadata={"tenant": "acme"})
+        for name, owner in (("its-fork", "acme"), ("of-others-1", "other"), ("of-others-2", "other")):
+            await trail.session("mine").fork(session=name, by="ana", metadata={"tenant": owner})
+        first, *others = (each.run.session_id for _, each in list((await trail.tree("mine")).walk())[1:])
+        for each in others:
+            await trail.run(desk("Yes.", "Yes."), "Hi", session=each, metadata={"tenant": "other"})
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            page = (await client.get("/runs/mine")).text
+    assert re.findall(r'href="/runs/([^"?]+)" data-forked-into', page) == ["its-fork"]
+    assert f'href="/runs/{first}"' in page
+    assert ("and others" in page, "there may be more" in page) == (False, False)
 
 
 async def test_a_tenant_without_a_name_is_no_tenant_and_sees_nothing(tmp_path: Path) -> None:
@@ -180,19 +252,23 @@ async def test_nothing_but_static_files_is_served_as_a_file(opened: Opened, path
         assert (await client.get(path)).status_code == 404
 
 
-async def _inside(scope: Any, receive: Any, send: Any) -> None:
-    from starlette.requests import Request
-    from starlette.responses import PlainTextResponse
+def _behind(door: TokenDoor) -> Any:
+    """Return an application that says who is in."""
 
-    knows = DOOR.knows(Request(scope))
-    await PlainTextResponse("in" if knows else "out")(scope, receive, send)
+    async def inside(scope: Any, receive: Any, send: Any) -> None:
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse
+
+        await PlainTextResponse("in" if door.knows(Request(scope)) else "out")(scope, receive, send)
+
+    return door.before(inside)
 
 
 DOOR = TokenDoor("a-long-token")
 
 
 async def test_a_token_is_said_once_and_is_a_cookie_from_then_on() -> None:
-    guarded = Guarded(DOOR.before(_inside), {"box.lan"})
+    guarded = Guarded(_behind(DOOR), {"box.lan"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://box.lan") as client:
         assert (await client.get("/runs")).text == "out"
         assert (await client.get("/runs?token=wrong")).text == "out"
@@ -205,8 +281,21 @@ async def test_a_token_is_said_once_and_is_a_cookie_from_then_on() -> None:
         assert (await client.get(opened.headers["location"])).text == "in"
 
 
+async def test_a_browser_looks_into_two_stores_of_one_machine_at_once() -> None:
+    stores = {"http://box.lan:8001": TokenDoor("of-one-store"), "http://box.lan:8002": TokenDoor("of-another-store")}
+    async with httpx.AsyncClient(
+        mounts={place: httpx.ASGITransport(_behind(door)) for place, door in stores.items()}, follow_redirects=True
+    ) as browser:
+        opened = [
+            await browser.get("http://box.lan:8001/?token=of-one-store"),
+            await browser.get("http://box.lan:8002/?token=of-another-store"),
+            await browser.get("http://box.lan:8001/"),
+        ]
+        assert [each.text for each in opened] == ["in"] * 3
+
+
 async def test_the_way_in_leads_nowhere_else() -> None:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(DOOR.before(_inside)), base_url="http://b") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(_behind(DOOR)), base_url="http://b") as client:
         answer = await client.get("http://b//evil.example/?token=a-long-token")
     assert answer.headers["location"] == "/evil.example/"
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.errors import QueryRefused
 from steptrail.errors import ConfigurationError, ProjectionStopped
 from steptrail.events import LogEntry, ToolExecutionCompleted
+from steptrail.infrastructure.views.views import Views
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
 from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projection, Table
+from steptrail.projections.kernel.face import face_of
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call, say
+from tests.views.kit import viewed
 
 _I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
 
@@ -257,6 +262,39 @@ async def test_an_answer_of_the_version_that_is_shown_is_as_of_that_one(store_ur
         await back.views.rebuild()
         answer = await back.views.sql("SELECT stream, cents FROM refunds ORDER BY stream")
         assert (answer.rows, answer.lag) == ([("agent:a", 450), ("agent:b", 5)], 0)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_an_answer_is_as_of_the_version_that_is_shown_as_long_as_another_is_not(
+    store_url: str, is_own: bool
+) -> None:
+    def opened(each: Refunds) -> AbstractAsyncContextManager[tuple[EventStore, Views]]:
+        return viewed(store_url, own=(each,)) if is_own else viewed(store_url, each, face=face_of(each))
+
+    async def refund_of(cents: int, session: str) -> None:
+        async with Steptrail.open(store_url) as trail:
+            await trail.run(desk(cents), "hi", session=session)
+
+    async def asked(views: Views) -> tuple[list[int], int]:
+        found, as_of = await views.sql("SELECT cents FROM refunds ORDER BY position", [], seconds=60, most=10)
+        return [int(cents) for (cents,) in found.rows], as_of.position
+
+    await refund_of(450, "a")
+    async with opened(Refunds()) as (_, views):
+        await views.catch_up()
+        first, end = await asked(views), await views.end()
+    await refund_of(5, "b")
+    await refund_of(13, "c")
+    async with opened(Refunds(version=2)) as (_, views):
+        await views.catch_up()  # it fails behind what is shown, which the older version has counted
+        assert await asked(views) == first == ([450], end)
+    async with opened(Refunds(version=2, on_error="skip")) as (_, views):
+        await views.catch_up()
+        second, end = await asked(views), await views.end()
+    await refund_of(6, "d")
+    async with opened(Refunds(on_error="skip")) as (_, views):
+        await views.catch_up()  # what it counts is not shown any more
+        assert await asked(views) == second == ([900, 10], end)
 
 
 async def test_one_that_fails_stops_alone_and_one_that_is_to_skip_goes_on(

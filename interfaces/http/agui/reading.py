@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.storable import storable
 from steptrail.interfaces.http.agui.ending import questions
+from steptrail.runtime.kernel.json_form import to_json_value
 
 if TYPE_CHECKING:
     from ag_ui.core import AssistantMessage, ContentPart, Message as WireMessage, ResumeEntry, RunAgentInput
@@ -103,9 +105,13 @@ def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) ->
         before = past.get(entry.interrupt_id)
         if before is None:
             raise RequestRefused(409, f"there is no interrupt {entry.interrupt_id!r} in this thread")
-        is_yes = before.answer == "granted"
-        if is_yes != _answer(entry).is_yes:
-            raise RequestRefused(409, f"the interrupt {entry.interrupt_id!r} has been {before.answer} before")
+        answer = _answer(entry)
+        said = f"the interrupt {entry.interrupt_id!r} has been {before.answer} before"
+        if answer.is_yes != (before.answer == "granted"):
+            raise RequestRefused(409, said)
+        edited = None if answer.arguments is None else digest_of(to_json_value(answer.arguments, "editedArgs"))
+        if answer.is_yes and before.granted != (edited or before.digest):
+            raise RequestRefused(409, f"{said}, with other arguments")
     still_open = {approval.id for approval in asked.values() if now < approval.expires_at}
     if missing := sorted(still_open - given.keys()):
         raise RequestRefused(

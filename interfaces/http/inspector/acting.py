@@ -5,7 +5,7 @@ not what there is now, nothing is done and the page says so. Nothing is run here
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -21,10 +21,11 @@ from steptrail.domain.errors import (
     SessionBusy,
     stream_name,
 )
-from steptrail.domain.flow.events import HumanAnswered
+from steptrail.domain.flow.events import HumanAnswered, StepAnswered, StepHeld
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.shared.events import ApprovalDenied, ApprovalGranted
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere, Refused, number_of
@@ -35,6 +36,8 @@ from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.projections.questions import Question
+from steptrail.runtime.agent import verdicts as agent_verdicts
+from steptrail.runtime.flow import verdicts as flow_verdicts
 from steptrail.runtime.kernel.first_answers import APPROVALS, first_answer
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 _LONGEST_REASON: Final = 2_000
 _STEERING: Final = ("pause", "unpause", "stop", "requeue")
 _MOST_OF_A_NAME: Final = 80
+_ANSWERS: Final = (*APPROVALS, HumanAnswered.TYPE, StepHeld.TYPE, StepAnswered.TYPE)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Acting(Answering):
         row = await self.row(request, access)
         root, name = request.scope.get("root_path", ""), stream_name(row.stream)
         try:
-            form = await read_form(request)
+            form = await read_form(request, access.user)
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
         refused: Refused | None = None
@@ -103,11 +107,23 @@ class Acting(Answering):
 
     async def _first(self, row: RunSummary, to: str) -> str | None:
         """Return who has answered the question of this id, and when; None when nobody has."""
+        verdicts: Any = flow_verdicts if row.stream.startswith(FLOWS) else agent_verdicts
+        settled: Callable[[Any], str | None] = verdicts.verdict_on(to)
 
         def said(event: Any) -> str | None:
-            return "answered" if to in {getattr(event, name, None) for name in ("approval_id", "request_id")} else None
+            match event:
+                case StepHeld(node=node) if node == to:
+                    return ""
+                case StepAnswered(node=node) if node == to:
+                    return "answered"
+                case ApprovalGranted(approval_id=asked) | ApprovalDenied(approval_id=asked) if asked == to:
+                    return "answered"
+                case HumanAnswered(request_id=asked) if asked == to:
+                    return "answered"
+                case _:
+                    return settled(event)
 
-        return await first_answer(self.trail.store, row.stream, (*APPROVALS, HumanAnswered.TYPE), said)
+        return await first_answer(self.trail.store, row.stream, (*_ANSWERS, *verdicts.VERDICTS), said)
 
     async def _forked(self, session: Session, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
         """Fork a session after an event, and return the name of the fork. A second click leads to the same one."""
@@ -126,7 +142,7 @@ class Acting(Answering):
 
 async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> None:
     shown = form.get("shown", "")
-    key = f"{by} {form['do']} {shown} {form.get('at', '')}"[:200]
+    key = digest_of([by, form["do"], shown, form.get("at", "")])
     # A second click is the same command, also where the first one has begun an execution.
     if shown != str(row.executions) and key not in (await handle.state()).fold.keys:
         said = "Another execution has begun since the page was shown. Nothing was done."

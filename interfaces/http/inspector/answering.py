@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError, stream_name
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.going_on import answers_to
-from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of
+from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of, visible
 from steptrail.interfaces.http.inspector.bodies import LARGE
 from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.forms import FormPass
-from steptrail.interfaces.http.inspector.lists import page_of_runs
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
+from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,7 +80,7 @@ class Answering:
                 access = await access_of(self.authorize, request)
                 if access is None:
                     raise NotThere
-                request.state.form = FormPass(request) if access.may_act else None
+                request.state.form = FormPass(request, access.user) if access.may_act else None
                 with self.counting.pages_first():
                     return await page(request, access)
             except HTTPException:
@@ -134,6 +136,13 @@ class Answering:
             raise _Unchanged
         return tag
 
+    async def tag_of_log(self, request: "Request", access: Access) -> str | None:
+        """Return the tag of a page of the whole store, which is made before anything is looked for; see `tag`.
+
+        None for a caller of one tenant: what others do is in the log too, so the tag is made of what its page shows.
+        """
+        return None if access.tenant is not None else self.tag(request, await newest_position(self.trail.store))
+
     async def row(self, request: "Request", access: Access) -> RunSummary:
         """Return the row of the run that the address names, if the caller may see it."""
         return await self.row_named(request.path_params["session"], access)
@@ -144,10 +153,13 @@ class Answering:
             stream = stream_named(name)
         except ConfigurationError:
             raise NotThere from None
-        found = await page_of_runs(self.trail, access, IndexQuery(streams=[stream]), limit=1)
-        if not found.rows:
+        rows = await listed_runs(self.trail.store, IndexQuery(streams=[stream]))
+        # One that is not there is looked at like one of another tenant, and takes as long to refuse.
+        nothing = RunSummary(kind=prefix_of(stream).removesuffix(":"), session_id=id_of(stream))
+        seen = await visible(self.trail.store, access, rows or [nothing])
+        if not rows or not seen:
             raise NotThere
-        return found.rows[0]
+        return seen[0]
 
     def card(self, question: Question) -> "Card":
         """Return a question as pages show it."""

@@ -1,7 +1,7 @@
 """The pages that the read models answer: sums, failures, and lists of runs by what only these know."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from steptrail.interfaces.http.inspector.filters import (
     is_counted,
     said_in,
 )
+from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
 from steptrail.interfaces.http.inspector.words import duration, usd
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
@@ -33,7 +34,6 @@ from steptrail.projections.asking.filters import CRASHED, RunOrder
 from steptrail.projections.asking.runs import RunCount
 from steptrail.projections.asking.stats import FailureGroup, Stats
 from steptrail.projections.same_failure import SameFailure
-from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -75,8 +75,9 @@ class CountedPages(Answering):
                 told = await self._listed(access, said)
                 return self.shown(request, "runs.html", told=told, found=None, more=told.answer, **given)
             asked = index_query(said)
-            tag = self.tag(request, await newest_position(self.trail.store))
+            tag = await self.tag_of_log(request, access)
             found = await page_of_runs(self.trail, access, asked, after=said.get("after"))
+            tag = tag or self.tag(request, found)
         except ConfigurationError as error:
             given |= {"told": None, "found": None, "more": None, "wrong": str(error)}
             return self.shown(request, "runs.html", HTTPStatus.BAD_REQUEST, **given)
@@ -85,10 +86,13 @@ class CountedPages(Answering):
     async def _listed(self, access: Access, said: Mapping[str, str]) -> CountedAnswer[Any]:
         """Return a page of the runs that filters find, with their number."""
         wanted, order = counted_filter(said)
+        store, place = self.trail.store, said.get("after")
+        after = None if place is None else await unsealed(store, access, place)
 
         async def question(asked: AskingRuns) -> tuple[RunsPage, RunCount]:
-            page = await asked.runs(wanted, order.value, PAGE, said.get("after"), fresh=None)
-            return page, await page.count()
+            page = await asked.runs(wanted, order.value, PAGE, after, fresh=None)
+            following = None if page.next is None else await sealed(store, access, page.next)
+            return replace(page, next=following), await page.count()
 
         return await self.counting.ask(access, question)
 

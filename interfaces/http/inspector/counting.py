@@ -72,8 +72,9 @@ class Counting:
             await newest_position(self._trail.store)
             return CountedAnswer(None, trouble=str(error))
         if stopped is not None:
-            trouble = f"counting has stopped at position {stopped.error_position}, at an event that it fails at"
-            return CountedAnswer(answer, _percent(as_of.position, lag), trouble)
+            return CountedAnswer(
+                answer, _percent(as_of.position, lag), "counting has stopped at an event that it fails at"
+            )
         return CountedAnswer(answer, _percent(as_of.position, lag) if lag else None)
 
     async def _caught_up(self, patience: float) -> None:

@@ -2,16 +2,18 @@
 
 Three things must hold of a request that changes something. It comes from our origin, as the browser says. It has the
 cookie that the page with the form was given, which no script reads and no other site has sent. And the form holds what
-is derived from that cookie, which another page cannot know.
+is derived from that cookie and the user, which another page cannot know. So a page of one user is no page of the next
+who comes with the same browser.
 """
 
 import hmac
 import secrets
 from collections.abc import Mapping
-from hashlib import sha256
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
+
+from steptrail.domain.digests import digest_of
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
@@ -33,17 +35,14 @@ class FormRefused(Exception):
 
 
 class FormPass:
-    """The cookie of a browser, and what its forms hold."""
+    """The cookie of a browser, and what the forms of a user of it hold."""
 
-    def __init__(self, connection: "HTTPConnection") -> None:
+    def __init__(self, connection: "HTTPConnection", user: str) -> None:
         known = connection.cookies.get(FORM_COOKIE, "")
         self._is_new = len(known) < _LEAST
         self._cookie = secrets.token_urlsafe(_LEAST) if self._is_new else known
-
-    @property
-    def token(self) -> str:
-        """The text that each form of this browser holds."""
-        return sha256(f"steptrail form {self._cookie}".encode()).hexdigest()
+        self.token = digest_of(["steptrail form", self._cookie, user])
+        """The text that each form holds."""
 
     def give(self, request: "Request", answer: "Response") -> None:
         """Put the cookie on an answer, if the browser has none."""
@@ -53,11 +52,11 @@ class FormPass:
             answer.set_cookie(FORM_COOKIE, self._cookie, httponly=True, samesite="strict", path=path, secure=secure)
 
     def fits(self, form: Mapping[str, str]) -> bool:
-        """Tell whether a form was on a page that this browser was given."""
+        """Tell whether a form was on a page that this user was given in this browser."""
         return hmac.compare_digest(form.get("token", "").encode(), self.token.encode())
 
 
-async def read_form(request: "Request") -> Mapping[str, str]:
+async def read_form(request: "Request", user: str) -> Mapping[str, str]:
     """Return the fields of a form of one of our pages. Raises `FormRefused` for any other."""
     if not _is_of_ours(request):
         raise FormRefused(HTTPStatus.FORBIDDEN, "This did not come from a page of the inspector. Nothing was done.")
@@ -74,8 +73,8 @@ async def read_form(request: "Request") -> Mapping[str, str]:
     except ValueError:
         raise FormRefused(HTTPStatus.BAD_REQUEST, "This is not a form. Nothing was done.") from None
     form = {name: text.replace("\r\n", "\n") for name, text in form.items()}  # as it was typed
-    if not FormPass(request).fits(form):
-        said = "The page with the form was too old, or not this browser's. Nothing was done: go back, load it again."
+    if not FormPass(request, user).fits(form):
+        said = "The page with the form was too old, or another user's. Nothing was done: go back, load it again."
         raise FormRefused(HTTPStatus.FORBIDDEN, said)
     return form
 

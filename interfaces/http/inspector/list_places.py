@@ -1,8 +1,9 @@
 """The places in a list as they stand in an address: the run after which the next page begins.
 
-A page ends where enough runs were looked at, and that may be at a run of another tenant. Who sees one tenant alone is
-given its name sealed: the same for every process that serves the store, and of no use to anybody else. A name that such
-a caller writes there itself is no place, so it does not tell whether there is a run of that name.
+A page ends where enough runs were looked at, and that may be at a run of another tenant. One of the read models ends at
+a position of the log, which says how much all tenants write. So who sees one tenant alone is given a place sealed: the
+same for every process that serves the store, and of no use to anybody else. What such a caller writes there itself is
+no place, so it does not tell whether there is a run of that name.
 """
 
 import hmac
@@ -10,34 +11,33 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b, shake_256
 from typing import Final
 
-from steptrail.domain.errors import ConfigurationError, stream_name
+from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.ports import EventStore
 
 _MARK: Final = 12
-"""Bytes by which a sealed name is known to be whole."""
+"""Bytes by which a sealed place is known to be whole."""
 
 
-async def place_after(store: EventStore, access: Access, stream: str) -> str:
-    """Return the place behind a stream, as a caller may know it."""
+async def sealed(store: EventStore, access: Access, place: str) -> str:
+    """Return a place as a caller may know it."""
     if access.tenant is None:
-        return stream_name(stream)
-    key, said = await _key(store), stream.encode()
+        return place
+    key, said = await _key(store), place.encode()
     mark = _mark(key, said)
     return urlsafe_b64encode(mark + _covered(key, mark, said)).decode()
 
 
-async def stream_before(store: EventStore, access: Access, place: str) -> str:
-    """Return the stream that a place is behind. Raises `ConfigurationError` for what is no place for this caller."""
+async def unsealed(store: EventStore, access: Access, place: str) -> str:
+    """Return the place that a caller names. Raises `ConfigurationError` for what was not sealed for it."""
     if access.tenant is None:
-        return stream_named(place)
+        return place
     try:
-        sealed = urlsafe_b64decode(place.encode("ascii"))
+        decoded = urlsafe_b64decode(place.encode("ascii"))
     except ValueError:
-        sealed = b""
-    key, mark = await _key(store), sealed[:_MARK]
-    said = _covered(key, mark, sealed[_MARK:])
+        decoded = b""
+    key, mark = await _key(store), decoded[:_MARK]
+    said = _covered(key, mark, decoded[_MARK:])
     if not hmac.compare_digest(mark, _mark(key, said)):
         raise ConfigurationError(f"{place!r} is no place in this list")
     return said.decode()

@@ -6,14 +6,16 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
+from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.events import FlowResumed, FlowRetried, FlowStarted
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
-from steptrail.interfaces.http.inspector.list_places import place_after, stream_before
+from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.python.lists import is_waiting, open_questions
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.runtime.kernel.lists import listed_runs
@@ -23,6 +25,7 @@ PAGE: Final = 50
 """How many rows a page of a list has."""
 _MOST_LOOKED_AT: Final = 500
 """How many runs are looked at for one page, where a caller sees only some of them."""
+_FORKS: Final = 20
 _TAKEN_UP = (
     *(ExecutionStarted.TYPE, ExecutionResumed.TYPE),
     *(FlowStarted.TYPE, FlowResumed.TYPE, FlowRetried.TYPE),
@@ -81,9 +84,9 @@ async def page_of_runs(
     The one that began last comes first, behind the place `after`. Not all are looked at where few are wanted or seen.
     Raises `ConfigurationError` for what is no place.
     """
-    last = None if after is None else await stream_before(trail.store, access, after)
+    last = None if after is None else stream_named(await unsealed(trail.store, access, after))
     found, last = await _looked_through(trail, access, replace(asked, after=last), limit, wanted)
-    return RunPage(found, None if last is None else await place_after(trail.store, access, last))
+    return RunPage(found, None if last is None else await sealed(trail.store, access, stream_name(last)))
 
 
 async def _looked_through(
@@ -148,9 +151,8 @@ async def runs_below(
     below: dict[str, list[RunSummary]] = {}
     level, count, is_cut = [stream], 0, False
     while level and count < most:
-        rows = await listed_runs(trail.store, IndexQuery(parents=level, limit=most + 1))
-        is_cut, rows = is_cut or len(rows) > most, rows[:most]
-        rows = [row for row in await visible(trail.store, access, rows) if row.stream not in below]
+        page = await page_of_runs(trail, access, IndexQuery(parents=level), limit=most)
+        is_cut, rows = is_cut or page.after is not None, [row for row in page.rows if row.stream not in below]
         for row in reversed(rows):
             below.setdefault(row.parent.stream if row.parent is not None else "", []).append(row)
         level, count = [row.stream for row in rows], count + len(rows)
@@ -164,12 +166,9 @@ async def runs_below(
     return found, is_cut or bool(level)
 
 
-async def forks_of(
-    trail: Steptrail, access: Access, stream: str, *, most: int = 20
-) -> tuple[Sequence[RunSummary], bool]:
-    """Return the forks of a run that a caller may see, the one that began last first, and whether there are more."""
-    rows = await listed_runs(trail.store, IndexQuery(forked_from=[stream], limit=most + 1))
-    return await visible(trail.store, access, rows[:most]), len(rows) > most
+async def forks_of(trail: Steptrail, access: Access, stream: str) -> RunPage:
+    """Return the forks of a run that a caller may see, a short page of them."""
+    return await page_of_runs(trail, access, IndexQuery(forked_from=[stream]), limit=_FORKS)
 
 
 async def worker_of(store: EventStore, row: RunSummary) -> str | None:

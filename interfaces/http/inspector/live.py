@@ -1,7 +1,7 @@
 """Hints to open pages: which runs have grown. A page that shows one of them asks for itself anew.
 
-A hint holds names and numbers, never content, and goes out at most four times a second. Its id is a position of the
-log, so a browser that comes again is told in one hint what it has missed.
+A hint holds names and numbers, never content, and goes out at most four times a second. A browser that comes again is
+told by the first beat to look, so hints need no place in the log, which would tell a tenant how much others write.
 """
 
 import asyncio
@@ -28,11 +28,12 @@ _MOST_NAMED = 200
 
 
 async def hints(
-    store: EventStore, access: Access, after: int | None, end: Callable[[], Awaitable[None]] | None = None
+    store: EventStore, may_see: Callable[[], Awaitable[Access | None]], end: Callable[[], Awaitable[None]] | None = None
 ) -> "AsyncGenerator[ServerSentEvent]":
-    """Yield hints of what has grown after a position, or after now; and a beat first and every few seconds.
+    """Yield a beat first and every few seconds, and between them hints of what has grown.
 
-    Ends when `end` returns, and when the store fails or is closed: a browser comes again by itself.
+    With every beat `may_see` is asked what the caller may see. Ends when that is nothing any more, when `end` returns,
+    and when the store fails or is closed: a browser comes again by itself.
     """
     from sse_starlette import ServerSentEvent
 
@@ -52,25 +53,23 @@ async def hints(
         watch = watch_log(store, lambda _: changed.set(), over)
         ending = None if end is None else asyncio.create_task(ended(end))
         try:
-            last = await newest_position(store)
-            # A position that the log has not come to is that of another store.
-            position = last if after is None or after > last else after
-            beat_at = now()
-            while not is_over:
+            position, beat_at, access = await newest_position(store), now(), await may_see()
+            while access is not None and not is_over:
                 if now() >= beat_at:
                     beat_at = now() + BEAT_SECONDS
-                    yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
+                    yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), retry=2_000, sep="\n")
                 changed.clear()
                 position, grown = await _grown(store, position)
                 named = await _named(store, access, grown)
                 if named:
-                    said = json.dumps({"streams": named}, separators=(",", ":"))
-                    yield ServerSentEvent(data=said, id=str(position), sep="\n")
+                    yield ServerSentEvent(data=json.dumps({"streams": named}, separators=(",", ":")), sep="\n")
                 if grown:
                     await asyncio.sleep(_REST_SECONDS)
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
                         await changed.wait()
+                if now() >= beat_at:
+                    access = await may_see()
         finally:
             if ending is not None:
                 ending.cancel()

@@ -1,34 +1,50 @@
 """The pages of the whole store: the overview, the inbox, the health; and the line of hints."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import ConfigurationError, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
+from steptrail.interfaces.http.inspector.access import Access, access_of
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+_log = logging.getLogger("steptrail.inspector")
+
 
 class Pages(Answering):
     """The pages that read the index and the log of all runs."""
 
     async def live(self, request: "Request", access: Access) -> "Response":
-        """Answer with hints of what has grown."""
-        after = number_of(request.headers.get("last-event-id", ""))
-        return event_source(lambda end: hints(self.trail.store, access, after, end))
+        """Answer with hints of what has grown, as long as the caller may see anything."""
+        return event_source(lambda end: hints(self.trail.store, lambda: self.may_see(request), end))
+
+    async def may_see(self, request: "Request") -> Access | None:
+        """Return what a caller may see whose line stands; None when that cannot be told any more."""
+        from starlette.exceptions import HTTPException
+
+        try:
+            return await access_of(self.authorize, request)
+        except HTTPException:
+            return None
+        except Exception as error:  # it is a function of the user
+            log_raised(_log, error, "a line of hints has ended", level=logging.ERROR)
+            return None
 
     async def overview(self, request: "Request", access: Access) -> "Response":
         """Answer with what needs somebody, and the newest runs."""
-        tag = self.tag(request, await newest_position(self.trail.store))
+        tag = await self.tag_of_log(request, access)
         newest = await page_of_runs(self.trail, access, IndexQuery(), limit=20)
         found = await needs(self.trail, access)
+        tag = tag or self.tag(request, newest, found)
         workers = {row.stream: await worker_of(self.trail.store, row) for row in found.crashed.rows[:5]}
         return self.shown(
             request, "overview.html", tag=tag, needs=found, workers=workers, newest=newest.rows, page="overview"
@@ -37,11 +53,12 @@ class Pages(Answering):
     async def inbox(self, request: "Request", access: Access) -> "Response":
         """Answer with what people are asked."""
         after = request.query_params.get("after")
-        tag = self.tag(request, await newest_position(self.trail.store))
+        tag = await self.tag_of_log(request, access)
         try:
             found = await page_of_questions(self.trail, access, after=after or None)
         except ConfigurationError:
             raise NotThere from None
+        tag = tag or self.tag(request, found)
         cards = [(question, self.card(question)) for question in found.questions]
         return self.shown(
             request, "inbox.html", tag=tag, cards=cards, after=found.after, is_first=not after, page="inbox"

@@ -54,8 +54,8 @@ class RunPages(Answering):
         below, is_cut = await runs_below(self.trail, access, row.stream)
         bill = await tree_bill(self.trail, self.counting, access, row, below, is_cut=is_cut)
         version, is_unsound = await self.trail.store.version(row.stream), self.explainers.is_unsound(row.stream)
-        forks, has_more_forks = await forks_of(self.trail, access, row.stream)
-        tag = self.tag(request, version, is_unsound, row, below, bill, [each.stream for each in forks])
+        forks = await forks_of(self.trail, access, row.stream)
+        tag = self.tag(request, version, is_unsound, row, below, bill, [each.stream for each in forks.rows])
         asked = Asked(
             execution=number,
             event=number_in(request, "e"),
@@ -88,7 +88,7 @@ class RunPages(Answering):
             steps = await minimap(self.trail, self.counting, access, row, number)
         shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "others": others, "minimap": steps}
         tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
-        tree |= {"forks": forks, "has_more_forks": has_more_forks, "refused": refused}
+        tree |= {"forks": forks, "refused": refused}
         tree["refused_at"] = None if refused is None else _form_of(refused, view)
         status = HTTPStatus.OK if refused is None else refused.status
         if refused is None:

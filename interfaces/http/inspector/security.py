@@ -74,17 +74,16 @@ class Guarded:
 class TokenDoor:
     """Lets those in who have said a token once. It comes in the address, and from then on as a cookie.
 
-    The cookie is of this origin and path alone, no script reads it, and no other page has it sent.
+    No script reads the cookie, and no other page has it sent. Its name holds the port: browsers keep one cookie of a
+    name for all ports of a host.
     """
-
-    COOKIE = "steptrail_inspector"
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     def knows(self, connection: "HTTPConnection") -> bool:
         """Tell whether a request has the cookie."""
-        return self._is_right(connection.cookies.get(self.COOKIE, ""))
+        return self._is_right(connection.cookies.get(_cookie_of(connection), ""))
 
     def before(self, app: "ASGIApp") -> "ASGIApp":
         """Return an application that gives the cookie for the token, and leaves all else to `app`."""
@@ -105,11 +104,15 @@ class TokenDoor:
         others = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         place = request.url.path + (f"?{urlencode(others)}" if others else "")
         answer = RedirectResponse("/" + place.lstrip("/\\"), HTTPStatus.SEE_OTHER)
-        answer.set_cookie(self.COOKIE, self._token, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(_cookie_of(request), self._token, httponly=True, samesite="strict", path="/")
         return answer
 
     def _is_right(self, said: str) -> bool:
         return hmac.compare_digest(said.encode(), self._token.encode())
+
+
+def _cookie_of(connection: "HTTPConnection") -> str:
+    return f"steptrail_inspector_{(connection.scope.get('server') or ('', ''))[1]}"
 
 
 def is_loopback(host: str) -> bool:
