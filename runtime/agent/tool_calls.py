@@ -87,8 +87,7 @@ class ToolCalls:
     def __init__(self, segment: Segment[AgentState, AgentEvent], agent: AnyAgent, means: Means) -> None:
         self._journal, self._agent, self._flight, self._means = segment.journal, agent, segment.flight, means
         self._reach, self._watching = segment.environment.reach, segment.watcher
-        metadata = segment.journal.committed.metadata
-        self._child_of = partial(ChildPlace.below, segment.environment, metadata, takes_over=segment.took_over)
+        self._child_of = partial(ChildPlace.below, segment)
 
     async def run(self, calls: RunCalls) -> None:
         """Run these calls, whose start is recorded, and record the outcomes of those that end first."""
