@@ -200,7 +200,7 @@ class Attempts:
             context=context,
             seen=seen,
             timeout=timeout,
-            now=now / 1e6,
+            now=self._journal.now,
             tried=run.tries_of.get(key[0], 0),
             child=child,
             lent=lent_to(run, graph, task),
