@@ -235,6 +235,24 @@ def test_a_folder_that_cannot_be_written_is_told_in_the_same_words_each_time(unp
     leases.close()
 
 
+@pytest.mark.parametrize("how", ["moved", "read-only"])
+def test_a_lease_that_is_given_up_while_its_folder_is_away_is_free_for_others_when_that_is_back(
+    unprivileged: Path, how: str
+) -> None:
+    database, folder = unprivileged / "runs.db", unprivileged / "runs.db-leases"
+    ours, others = FileLeases(database, patience=1), FileLeases(database, patience=1)
+    lease = ours.acquire("agent:s1", "w1", take_over=False)
+    away = folder.rename(unprivileged / "away") if how == "moved" else folder
+    away.chmod(0o555)
+    lease.release()
+    away.chmod(0o755)
+    away.rename(folder)
+    assert ours.seen() == others.seen() == []
+    others.acquire("agent:s1", "w2", take_over=False).release()
+    ours.close()
+    others.close()
+
+
 def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: Path) -> None:
     leases = FileLeases(tmp_path / "runs.db", patience=1)
     lease = leases.acquire("agent:s1", "w1", take_over=False)
