@@ -265,6 +265,10 @@ class FileLeases:
         if not self._is_guarding.acquire(timeout=self._patience):
             raise self._locked()
         try:
+            if not os.path.isdir(self._folder):
+                # Not with the folder of the store, which may be away, and is to be put back in that place.
+                with suppress(FileExistsError):
+                    self._folder.mkdir()
             with self._guard_file.acquire(timeout=self._patience, poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:
