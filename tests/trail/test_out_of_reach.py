@@ -31,9 +31,9 @@ async def test_nobody_makes_the_folder_of_a_store_anew_in_whose_place_it_is_to_b
     async with Steptrail.open(f"sqlite:///{folder / 'runs.db'}") as trail:
         await trail.views.rebuild()
         folder.rename(tmp_path / "away")
-        with pytest.raises(StoreUnavailable, match="the leases in .* cannot be used: No such file or directory"):
+        with pytest.raises(StoreUnavailable, match=r"the leases in .* cannot be used: No such file or directory"):
             await trail.views.rebuild()
-        with pytest.raises(StoreUnavailable, match="the folder of views .* cannot be used: No such file or directory"):
+        with pytest.raises(StoreUnavailable, match=r"the folder of views .* cannot be used: No such file or directory"):
             await trail.views.all.present()
         assert not folder.exists()
         (tmp_path / "away").rename(folder)
