@@ -170,10 +170,10 @@ async def test_what_was_started_by_a_machine_with_a_fast_clock_waits_for_what_wa
     fast = HandClock(to_datetime(right.utc()) + timedelta(minutes=10))
     async with trail_of(right) as trail:
         await again_on(trail, fast).start(above, "go", session="s")
-        waiting = await trail.run(above, "go", session="s")
-        assert waiting.status == ExecutionStatus.WAITING
-        begun = {row.session_id: row.started_at for row in await trail.runs()}
-        assert min(begun.values()) == begun["s"]
+        await trail.run(above, "go", session="s")
+        rows = {row.session_id: row for row in await trail.runs()}
+        assert rows["s"].status == ExecutionStatus.WAITING
+        assert rows["s"].started_at == min(row.started_at for row in rows.values())
         (question,) = await trail.inbox()
         assert question.expires_at is not None
         right.advance(question.expires_at - to_datetime(right.utc()))
