@@ -230,7 +230,7 @@ class SqliteSeries:
     def begin(self) -> Generation:
         """Make a new generation, without tables, that nobody points at."""
         try:
-            self.folder.mkdir(exist_ok=True, parents=True)
+            self.folder.mkdir(exist_ok=True)
             # Not the one that is pointed at, whose file may have been removed: readers would find it half made.
             number = max(*self.sizes(), self._pointed_at() or 0, 0)
             while True:

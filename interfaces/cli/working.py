@@ -141,7 +141,9 @@ async def _leave_the_deaf() -> None:
     if left and (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
         _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
         logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # The process may have been started without it, and what it leads to may be full or gone.
+            with suppress(AttributeError, OSError):
+                stream.flush()
         # To leave it behind is not enough: Python takes a run that stands there apart at its end, with tracebacks.
         os._exit(Exit.OK)

@@ -201,7 +201,8 @@ class TrailViews(AskingRuns):
             if not isinstance(fresh, int | float) or fresh != fresh:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"fresh is 'now', a number of seconds or None, not {fresh!r}")
             counted = await self.all.as_of(for_us=for_us)
-            if self._now() - counted.at > fresh * 1_000_000:
+            # What is counted may be of a machine whose clock is ahead, or of before ours was set back.
+            if not 0 <= self._now() - counted.at <= fresh * 1_000_000:
                 await self.all.catch_up(for_us=for_us)
         return self.all
 

@@ -5,6 +5,7 @@ A tool affects the run only by its outcome: the outcome is shown to the model, a
 
 import asyncio
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -69,16 +70,16 @@ class _Started(Struct, frozen=True, kw_only=True):
 
 
 class _Classify:
-    """Makes data of the exception of a call, and keeps the exception for `logging`. `now` is in epoch seconds."""
+    """Makes data of the exception of a call, and keeps the exception for `logging`. `now` returns the instant."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self.raised: BaseException | None = None
 
     def __call__(self, error: BaseException) -> ErrorInfo:
         """Return the recorded form of the exception."""
         self.raised = error
-        return capture(error, default=ErrorType.TOOL, now=self._now)
+        return capture(error, default=ErrorType.TOOL, now=self._now() / 1e6)
 
 
 class ToolCalls:
@@ -87,8 +88,7 @@ class ToolCalls:
     def __init__(self, segment: Segment[AgentState, AgentEvent], agent: AnyAgent, means: Means) -> None:
         self._journal, self._agent, self._flight, self._means = segment.journal, agent, segment.flight, means
         self._reach, self._watching = segment.environment.reach, segment.watcher
-        metadata = segment.journal.peek().metadata
-        self._child_of = partial(ChildPlace.below, segment.environment, metadata, takes_over=segment.took_over)
+        self._child_of = partial(ChildPlace.below, segment)
 
     async def run(self, calls: RunCalls) -> None:
         """Run these calls, whose start is recorded, and record the outcomes of those that end first."""
@@ -126,7 +126,7 @@ class ToolCalls:
         )
         began = state.as_of
         self._reach("before-tool")
-        classify = _Classify(began / 1e6)
+        classify = _Classify(self._journal.now)
         RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, call.name, call.attempt)
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)

@@ -70,8 +70,7 @@ class Attempts:
     def __init__(self, segment: Segment[FlowState, FlowEvent], flow: BuiltWorkflow, means: FlowMeans) -> None:
         self._journal, self._flow, self._flight, self._means = segment.journal, flow, segment.flight, means
         self._reach, self._watching, self._forget = segment.environment.reach, segment.watcher, segment.forget
-        metadata = segment.journal.peek().metadata
-        self._child_of = partial(ChildPlace.below, segment.environment, metadata, takes_over=segment.took_over)
+        self._child_of = partial(ChildPlace.below, segment)
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         self.resources: object = None
@@ -201,7 +200,7 @@ class Attempts:
             context=context,
             seen=seen,
             timeout=timeout,
-            now=now / 1e6,
+            now=self._journal.now,
             tried=run.tries_of.get(key[0], 0),
             child=child,
             lent=lent_to(run, graph, task),

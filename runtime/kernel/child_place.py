@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.shared.parent import ParentRef, session_for_call
+from steptrail.runtime.kernel.clock import ClockBelow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.segment import Segment
 
 _HANDED_DOWN = ("tenant",)
 
@@ -30,12 +34,11 @@ class ChildPlace(NamedTuple):
     metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
     @classmethod
-    def below(
-        cls, environment: Environment, metadata: Mapping[str, JsonValue], parent: ParentRef, *, takes_over: bool
-    ) -> "ChildPlace":
-        """Return the place below a run whose stream has this metadata."""
+    def below(cls, segment: Segment[Any, Any], parent: ParentRef) -> "ChildPlace":
+        """Return the place below a run."""
+        metadata, clock = segment.journal.committed.metadata, ClockBelow(segment.environment.clock, segment.journal.now)
         handed_down = {name: metadata[name] for name in _HANDED_DOWN if name in metadata}
-        return cls(environment, parent, takes_over, metadata=handed_down)
+        return cls(replace(segment.environment, clock=clock), parent, segment.took_over, metadata=handed_down)
 
     @property
     def id(self) -> str:

@@ -1,6 +1,7 @@
 """The clocks from which the library reads the time. Everywhere else, instants arrive as data."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -42,3 +43,19 @@ class SegmentClock:
     def now(self) -> int:
         """Return the instant in microseconds of UTC."""
         return self._ahead + self._monotonic()
+
+
+class ClockBelow:
+    """The clock of what a run has begun, which is never behind the clock of that run.
+
+    Either of them may be behind the time of day, by which the other began. So the run waits for what waits below it,
+    and does not find over by its own clock what is not over below. `above` is the clock of the run.
+    """
+
+    def __init__(self, clock: Clock, above: Callable[[], int]) -> None:
+        self._clock, self._above = clock, above
+        self.monotonic = clock.monotonic
+
+    def utc(self) -> int:
+        """Return the time of day in microseconds of UTC, or that of the run above where it is later."""
+        return max(self._clock.utc(), self._above())

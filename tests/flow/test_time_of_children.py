@@ -1,10 +1,13 @@
 """A stream below a node whose time is up: the node fails with `timeout`, however the stream rests."""
 
 import asyncio
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel import child as runs_below
 from steptrail.testing import ScriptedModel, call, say
@@ -151,3 +154,27 @@ async def test_what_somebody_ran_by_hand_in_a_stream_below_is_not_the_answer_of_
         assert other.status is ExecutionStatus.COMPLETED
         again = await trail.flow("f").retry(flow)
     assert (again.status, again.error and again.error.failure) == (ExecutionStatus.FAILED, FailureClass.CHILD)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["agent", "flow", "tool"])
+async def test_what_was_started_by_a_machine_with_a_fast_clock_waits_for_what_waits_below_it(kind: str) -> None:
+    """By the clock of the run above the question below is over long before it is by the clock of this machine."""
+    inner = Workflow("inner").human("ask", prompt="Well?", expires=300).build()
+    agent = AgentBuilder("a").with_model(ScriptedModel([call("inner"), say("asked")])).with_tools(FlowTool(inner))
+    above: Any = agent.build()
+    if kind != "agent":
+        written = Workflow("t")
+        above = (written.agent("b", above, prompt="go") if kind == "tool" else written.flow("b", inner)).build()
+    right = HandClock()
+    fast = HandClock(to_datetime(right.utc()) + timedelta(minutes=10))
+    async with trail_of(right) as trail:
+        await again_on(trail, fast).start(above, "go", session="s")
+        await trail.run(above, "go", session="s")
+        rows = {row.session_id: row for row in await trail.runs()}
+        assert rows["s"].status == ExecutionStatus.WAITING
+        assert rows["s"].started_at == min(row.started_at for row in rows.values())
+        (question,) = await trail.inbox()
+        assert question.expires_at is not None
+        right.advance(question.expires_at - to_datetime(right.utc()))
+        assert "s" in {row.session_id for row in await trail.due()}

@@ -4,6 +4,7 @@ import os
 import runpy
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -98,8 +99,11 @@ class Shop:
         line = self.command("start", str(self.folder / "app.py"), "Serve.", "--id", session)
         subprocess.run(line, cwd=ROOT, env=environment(), check=True, capture_output=True)
 
-    def work(self, *options: str) -> "subprocess.Popen[str]":
+    def work(self, *options: str, output: str = "") -> "subprocess.Popen[str]":
+        """Start a worker; `output` says to a shell where its standard output goes."""
         line = self.command("work", str(self.folder / "app.py"), *options)
+        if output:
+            line = ["sh", "-c", f'exec env -u PYTHONUNBUFFERED "$@" {output}', "sh", sys.executable, *line[1:]]
         with self.log.open("a") as log:
             worker = subprocess.Popen(line, cwd=ROOT, env=environment(), text=True, stdout=log, stderr=log)
         self.workers.append(worker)
@@ -210,6 +214,17 @@ def test_a_worker_ends_when_it_is_told_to_though_what_it_runs_takes_no_notice_of
         assert ("session s was cut off, does not end" in said) is is_hook
         with Steptrail.open_sync(shop.url) as trail:
             assert (trail.session("s").state().status is ExecutionStatus.PAUSED) is not is_hook
+
+
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"], ids=["closed", "full"])
+def test_a_worker_that_leaves_code_behind_ends_though_it_has_nothing_to_print_on(tmp_path: Path, output: str) -> None:
+    with Shop(f"sqlite:///{tmp_path / 'runs.db'}", "", tmp_path) as shop:
+        (tmp_path / "app.py").write_text("print('brought')\n" + DEAF + HOOKED, encoding="utf-8")
+        shop.start("s")
+        worker = shop.work("--grace", "0.1", output=output)
+        until(lambda: (tmp_path / "running").exists(), worker)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
 
 
 @pytest.mark.acceptance("9.2-2")

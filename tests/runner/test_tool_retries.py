@@ -1,18 +1,32 @@
 """A tool that fails is tried again by its own rule, and nobody hears of it unless the last try fails too."""
 
 import asyncio
+from datetime import datetime
+from email.utils import format_datetime
 
 import pytest
 
-from steptrail import AgentBuilder, ToolEffect, tool
+from steptrail import AgentBuilder, Limits, ToolEffect, tool
 from steptrail.domain.agent.events import ToolExecutionFailed, ToolExecutionStarted, ToolRetryScheduled, WaitStarted
+from steptrail.domain.flow.events import NodeRetryScheduled
+from steptrail.domain.instants import to_datetime
 from steptrail.errors import Backoff, ConfigurationError
 from steptrail.infrastructure.tools.decorator import Tool
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import ToolContext, ToolRetry
-from tests.runner.kit import Run, run
+from steptrail.workflow import RetryPolicy, Workflow
+from tests.flow.kit import LEAVES
+from tests.runner.kit import HandClock, Run, run, trail_of
 
 RULE = ToolRetry(attempts=3, backoff=Backoff.linear(5.0))
+
+
+class Busy(Exception):
+    """What a client raises for an answer that says when to ask again."""
+
+    def __init__(self, when: datetime) -> None:
+        super().__init__("busy")
+        self.status_code, self.headers = 503, {"retry-after": format_datetime(when, usegmt=True)}
 
 
 async def asking(*tools: Tool, script: list[Reply]) -> Run:
@@ -114,3 +128,31 @@ def test_a_rule_without_a_first_try_is_refused(attempts: int) -> None:
         def charge() -> str:
             """Charge a card."""
             return "charged"
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_an_instant_that_is_asked_for_is_waited_for_from_the_end_of_a_call_however_long_that_took(
+    kind: str,
+) -> None:
+    clock = HandClock()
+
+    @tool(effect=ToolEffect.READ, retry=RULE, retry_on=(Busy,))
+    def ask() -> str:
+        """Ask."""
+        clock.advance(600.0)
+        raise Busy(to_datetime(clock.utc() + 30 * 10**6))
+
+    flow = Workflow("t").tool("ask", ask, retry=RetryPolicy(max_attempts=2, backoff=5.0), timeout=None).build()
+    async with trail_of(clock) as trail:
+        if kind == "agent":
+            limits = Limits(longest_wait=0, timeout=None)
+            asking = AgentBuilder("a").with_model(ScriptedModel([call("ask")])).with_tools(ask).with_limits(limits)
+            await trail.run(asking.build(), "go", session="s")
+        else:
+            await trail.run(flow, session="s", options=LEAVES)
+        scheduled = [
+            (entry.record.event.retry_after, entry.record.event.delay_seconds)
+            async for entry in trail.subscribe(follow=False)
+            if isinstance(entry.record.event, ToolRetryScheduled | NodeRetryScheduled)
+        ]
+    assert scheduled == [(30.0, 30.0)]

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +25,7 @@ from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.views import TrailViews
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.kernel.log_reader import watch_log
-from steptrail.testing import ScriptedModel, call, say
+from steptrail.testing import ManualClock, ScriptedModel, call, say
 from steptrail.workflow import FlowTool, Workflow
 
 STATUSES = "SELECT stream, status FROM executions ORDER BY execution"
@@ -60,6 +61,16 @@ async def test_what_was_stored_before_the_question_is_in_the_answer(store_url: s
         assert (status.name, status.version, status.generation, status.lag, status.error) == ("runs", 1, 1, 0, None)
         assert await trail.views.rebuild() == 2
         assert len((await trail.views.sql(STATUSES, fresh=None)).rows) == 2
+
+
+async def test_what_a_machine_with_a_fast_clock_has_counted_does_not_pass_for_newer_than_now(store_url: str) -> None:
+    now = datetime(2027, 1, 15, 8, tzinfo=UTC)
+    async with Steptrail.open(store_url, clock=ManualClock(now + timedelta(minutes=10))) as trail:
+        await trail.run(agent("hello"), "hi", session="a")
+        assert len((await trail.views.sql(STATUSES)).rows) == 1
+    async with Steptrail.open(store_url, clock=ManualClock(now)) as trail:
+        await trail.run(agent("hello"), "hi", session="b")
+        assert len((await trail.views.sql(STATUSES, fresh=5.0)).rows) == 2
 
 
 async def test_a_fork_has_the_tenant_the_tags_the_model_and_the_prices_of_its_past(store_url: str) -> None:

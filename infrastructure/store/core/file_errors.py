@@ -23,7 +23,8 @@ def file_error(error: OSError, what: str) -> StoreError:
         return too_large(what, largest_file())
     if error.errno in _TOO_MANY:
         return too_many(what)
-    return StoreUnavailable(f"{what} cannot be used: {error}")
+    # Without the name of the file: each lease has another, and what is told again and again is to be the same.
+    return StoreUnavailable(f"{what} cannot be used: {error.strerror or error}")
 
 
 def too_large(what: str, most: int | None) -> StoreFull:

@@ -112,6 +112,8 @@ class FileLeases:
         self._guard_file, self._is_guarding = FileLock(self._folder / "guard", thread_local=False), threading.Lock()
         self._holder: FileLock | None = None
         self._held: set[Path] = set()
+        self._given_up: set[Path] = set()
+        """The files of leases that were given up and are not removed yet: others find them live."""
         self._grants = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -134,6 +136,7 @@ class FileLeases:
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Do what `acquire` does, or return None where that takes a look at who holds the lease, or the first lock."""
+        self._free()
         holder, name = self._holder, _file_name(stream)
         # Whoever removes the folder removes all leases, and the holder: then the next leases need another.
         if take_over or holder is None or not os.path.exists(holder.lock_file):
@@ -176,6 +179,7 @@ class FileLeases:
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
+        self._free()
         return _look(self._folder, self._patience, stream)
 
     def close(self) -> None:
@@ -201,12 +205,34 @@ class FileLeases:
             if path not in self._held:
                 return
             self._held.remove(path)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:
+            self._given_up.add(path)
+        self._free()
+
+    def _free(self) -> None:
+        """Remove the files of what was given up. What cannot be removed now is tried again: their folder may be away.
+
+        A run ends for that reason too, and nobody takes it up again as long as its lease seems to live.
+        """
+        if self._given_up and not self._removed() and os.path.isdir(self._folder):
             # Windows keeps a file that somebody reads. Under the guard nobody does.
             with suppress(StoreError), self._guard():
-                path.unlink(missing_ok=True)
+                self._removed()
+
+    def _removed(self) -> bool:
+        """Remove what can be removed of the files of what was given up; tell whether that was all."""
+        with self._lock:
+            paths = list(self._given_up)
+        for path in paths:
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                if not os.path.isdir(self._folder):
+                    continue  # it may come back with its folder
+            except OSError:
+                continue
+            with self._lock:
+                self._given_up.discard(path)
+        return not self._given_up
 
     def _cleared(self, lease: LeaseFile) -> bool:
         """Remove a lease that nobody holds; return whether it was one. Call it under the guard."""
@@ -239,6 +265,10 @@ class FileLeases:
         if not self._is_guarding.acquire(timeout=self._patience):
             raise self._locked()
         try:
+            if not os.path.isdir(self._folder):
+                # Not with the folder of the store, which may be away, and is to be put back in that place.
+                with suppress(FileExistsError):
+                    self._folder.mkdir()
             with self._guard_file.acquire(timeout=self._patience, poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:

@@ -213,10 +213,9 @@ class FileConnections:
         for name, known in self._files.items() if with_log else [*self._files.items()][:1]:
             try:
                 found = os.stat(name)  # here and not by a call: every step passes
-                is_known = (found.st_dev, found.st_ino) == known
-            except OSError:
-                is_known = False
-            if not is_known:
+            except OSError as error:
+                raise moved(name, error) from error
+            if (found.st_dev, found.st_ino) != known:
                 raise moved(name)
 
     def _know_log(self) -> None:
@@ -277,12 +276,12 @@ class ReadOnlyConnections:
         """Do nothing: no connection outlives a question."""
 
     def _mark(self) -> tuple[int, int] | None:
-        if self._log.exists() or is_to_be_undone(self._path):
-            return None
         try:
+            if self._log.exists() or is_to_be_undone(self._path):
+                return None
             status = self._path.stat()
         except OSError as error:
-            raise moved(self._path) from error
+            raise moved(self._path, error) from error
         return status.st_mtime_ns, status.st_size
 
     def _ask(self, mode: str, work: Work[T]) -> T:

@@ -1,5 +1,6 @@
 """The errors of SQLite, in the words of the port, and patience with a lock that another connection holds."""
 
+import errno
 import os
 import random
 import sqlite3
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreAway,
     StoreDamaged,
     StoreError,
     StoreFull,
@@ -21,6 +23,8 @@ from steptrail.infrastructure.store.core import file_errors
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+"""With what a system says that there is no such file."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
 
 T = TypeVar("T")
@@ -41,8 +45,13 @@ def primary_code(error: sqlite3.Error) -> int:
     return code & 0xFF
 
 
-def moved(store: str | Path) -> StoreUnavailable:
-    """Return the error of a store whose file is another one now, or gone. What is open stays with the old file."""
+def moved(store: str | Path, error: OSError | None = None) -> StoreUnavailable:
+    """Return the error of a store whose file is another one now, or gone, or nobody can tell, which `error` says.
+
+    What is open stays with the old file.
+    """
+    if error is not None and error.errno not in NOT_THERE:
+        return StoreAway(f"the store {store} cannot be reached: {error.strerror}")
     said = f"the store {store} was moved or deleted while it was open"
     return StoreUnavailable(f"{said}: put it back, or open it anew (start this process again)")
 

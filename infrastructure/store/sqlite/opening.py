@@ -7,13 +7,12 @@ A process that dies while it makes a store leaves a journal that undoes what it 
 anything, and where it was empty before it is nobody's: SQLite undoes it, or waits for the process that is still at it.
 """
 
-import errno
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from steptrail.domain.errors import NotAStore, StoreAway, StoreError, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases, MemoryLeases, NoLeases
@@ -25,7 +24,14 @@ from steptrail.infrastructure.store.sqlite.connections import (
     is_to_be_undone,
     journal_of,
 )
-from steptrail.infrastructure.store.sqlite.errors import is_allowed, primary_code, translate, until_free
+from steptrail.infrastructure.store.sqlite.errors import (
+    NOT_THERE,
+    is_allowed,
+    moved,
+    primary_code,
+    translate,
+    until_free,
+)
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.store.sqlite.quiet_files import QuietFiles
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
@@ -89,7 +95,7 @@ def _is_there(path: Path) -> bool:
     try:
         path.stat()
     except OSError as error:
-        if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+        if error.errno not in NOT_THERE:
             raise
         return False
     return True
@@ -109,7 +115,7 @@ def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
             if _is_there(name) and not name.is_file():
                 raise NotAStore(f"{name} is a pipe or a device, and no file; it was left as it is")
     except OSError as error:
-        raise StoreAway(f"the store {path} cannot be reached: {error.strerror}") from error
+        raise moved(path, error) from error
     if not path.parent.is_dir():
         raise StoreUnavailable(f"there is no folder {path.parent} for the store {path.name}: create it first")
     if not exists:

@@ -29,15 +29,15 @@ def _nobody_watches() -> None:
 class Try:
     """The things that a try of a node is given.
 
-    `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream
-    that it begins, and `lent` what the stream may use; None for no limit. `writer` returns what shows a
-    reply while it is written; None when nobody watches.
+    `timeout` is in seconds, `now` returns the present instant in microseconds of UTC, and `tried` is how many tries of
+    the node have ended. `child` is the place for a stream that it begins, and `lent` what the stream may use; None for
+    no limit. `writer` returns what shows a reply while it is written; None when nobody watches.
     """
 
     context: NodeContext
     seen: Seen
     timeout: float | None
-    now: float
+    now: Callable[[], int]
     tried: int = 0
     child: ChildPlace | None = None
     lent: Lent | None = None

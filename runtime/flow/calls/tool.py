@@ -61,7 +61,7 @@ class ToolCall:
 
         def classify(error: BaseException) -> ErrorInfo:
             raised.append(error)
-            return capture(error, default=ErrorType.TOOL, now=attempt.now)
+            return capture(error, default=ErrorType.TOOL, now=attempt.now() / 1e6)
 
         given_to_tool = cast("dict[str, JsonValue]", own(self.given))
         outcome = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)

@@ -60,7 +60,7 @@ class WebhookCall:
         answer = await self._client.send(self._method, self._url, headers=headers, content=self._content)
         if 200 <= answer.status < 300:
             return Succeeded(output={"status": answer.status, "body": _body(answer)}, detail={"status": answer.status})
-        return _refused(self._host, answer, attempt.now)
+        return _refused(self._host, answer, attempt.now() / 1e6)
 
 
 class _NoSuccess(Exception):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from steptrail.domain.errors import SessionBusy, StoreFull, StoreLocked
+from steptrail.domain.errors import SessionBusy, StoreFull, StoreLocked, StoreUnavailable
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.lease import FileLeases
@@ -216,6 +216,41 @@ def test_a_lease_that_finds_no_room_is_refused_and_leaves_nothing_behind(
     leases.acquire("agent:s1", "w1", take_over=False).release()
     leases.close()
     assert files(tmp_path) == ["guard"]
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_the_same_words_each_time(unprivileged: Path) -> None:
+    # What is the same as before is logged more and more seldom, and each lease has a file of its own.
+    leases = FileLeases(unprivileged / "runs.db", patience=1)
+    leases.acquire("agent:s1", "w1", take_over=False).release()
+    folder = unprivileged / "runs.db-leases"
+    folder.chmod(0o555)
+    told: list[str] = []
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable) as refused:
+            leases.acquire("agent:s1", "w1", take_over=False)
+        told.append(str(refused.value))
+    folder.chmod(0o755)
+    assert told == [f"the leases in {folder} cannot be used: Permission denied"] * 2
+    leases.acquire("agent:s1", "w1", take_over=False).release()
+    leases.close()
+
+
+@pytest.mark.parametrize("how", ["moved", "read-only"])
+def test_a_lease_that_is_given_up_while_its_folder_is_away_is_free_for_others_when_that_is_back(
+    unprivileged: Path, how: str
+) -> None:
+    database, folder = unprivileged / "runs.db", unprivileged / "runs.db-leases"
+    ours, others = FileLeases(database, patience=1), FileLeases(database, patience=1)
+    lease = ours.acquire("agent:s1", "w1", take_over=False)
+    away = folder.rename(unprivileged / "away") if how == "moved" else folder
+    away.chmod(0o555)
+    lease.release()
+    away.chmod(0o755)
+    away.rename(folder)
+    assert ours.seen() == others.seen() == []
+    others.acquire("agent:s1", "w2", take_over=False).release()
+    ours.close()
+    others.close()
 
 
 def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: Path) -> None:

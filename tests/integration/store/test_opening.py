@@ -15,6 +15,7 @@ import pytest
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreAway,
     StoreError,
     StoreReadOnly,
     StoreTooNew,
@@ -307,6 +308,20 @@ async def test_a_file_without_the_right_to_read_is_told(unprivileged: Path) -> N
     unprivileged.chmod(0)
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         open_store(url(path), read_only=True)
+
+
+async def test_who_may_not_look_into_the_folder_of_an_open_store_any_more_is_told_so(unprivileged: Path) -> None:
+    path = unprivileged / "runs.db"
+    stores = [open_store(url(path)), open_store(url(path), read_only=True)]
+    for store in stores:
+        await texts(store)
+    unprivileged.chmod(0)
+    for store in stores:
+        with pytest.raises(StoreAway, match=r"runs\.db cannot be reached: Permission denied"):
+            await texts(store)
+    unprivileged.chmod(0o755)
+    for store in stores:
+        await use(store, texts)
 
 
 async def test_reading_leaves_no_trace(made: Path) -> None:
