@@ -20,7 +20,6 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import extend, initial
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.standing import kind_below
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -336,9 +335,8 @@ def _doing(state: AgentState) -> list[str]:
     return calls or [f"{step}: the model call" if state.phase is Phase.INFERRING else step]
 
 
-def _below(state: AgentState, call: ToolExecution, name: str) -> str:
-    kind = kind_below(state.agent, call) if state.agent is not None else None
-    return f"session {name}" if kind in {None, "agent"} else f"{kind}:{name}"
+def _below(call: ToolExecution, name: str) -> str:
+    return f"session {name}" if call.runs in {None, "agent"} else f"{call.runs}:{name}"
 
 
 def _waits_for(state: AgentState) -> str | None:
@@ -349,7 +347,7 @@ def _waits_for(state: AgentState) -> str | None:
         return "; ".join(approval_text(state, call) for call in _awaiting_approval(state)) or None
     if wait.kind == "child":
         rests = [(call, call.suspension) for call in state.tool_executions if call.suspension is not None]
-        return "; ".join(f"{_below(state, call, each.session)}, which {each.reason}" for call, each in rests) or None
+        return "; ".join(f"{_below(call, each.session)}, which {each.reason}" for call, each in rests) or None
     if wait.kind == "resources" and wait.until is not None:
         again = instant_text(wait.until)
         return f"its resources, which could not be opened ({wait.problem}) and are opened again at {again}"
