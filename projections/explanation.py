@@ -218,7 +218,8 @@ class AgentExplainer:
         outcome = state.last_continuation_outcome
         finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
         decided_by = outcome.deciding_vote if outcome else None
-        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
+        waits = state.execution.waits if state.execution is not None else ()
+        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and not waits and damage is None
         advice = None
         if finished and outcome is not None and state.agent is not None:
             step = state.current_step
@@ -250,7 +251,7 @@ class AgentExplainer:
             is_crashed=is_crashed,
             crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
             worker=state.fold.worker or None,
-            waits=state.execution.waits if state.execution is not None else (),
+            waits=waits,
             damage=damage,
             rejected_answer=_rejected_answer(state),
             context=without_secret_values(state.context),
@@ -324,6 +325,9 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 return f"not stopped: {doing}"
             if owned:
                 return f"not stopped: running, {doing}"
+            if state.execution is not None and (waits := state.execution.waits):
+                since = instant_text(max(wait.answered_at or 0 for wait in waits))
+                return f"not stopped: answered after {steps}, waiting for a worker since {since}"
             return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
 
 

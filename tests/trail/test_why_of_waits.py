@@ -34,3 +34,23 @@ async def test_a_run_that_waits_for_its_retry_says_until_when() -> None:
         assert (await trail.session("s").why()).verdict == (
             "not stopped: waiting after 1 step for the time of a retry, 2027-01-15 08:01:00 UTC (60 s from now)"
         )
+
+
+async def test_a_run_whose_questions_are_answered_has_not_crashed_but_waits_for_who_goes_on() -> None:
+    agent = (
+        AgentBuilder("a")
+        .with_model(ScriptedModel([calls(("pay", {"cents": 5}), ("pay", {"cents": 6})), "done"]))
+        .with_tools(pay)
+        .build()
+    )
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        await trail.run(agent, "go", session="s")
+        for question in await trail.inbox():
+            await trail.session("s").approve(question.id, by="ana")
+        clock.advance(60.0)
+        why = await trail.session("s").why()
+        assert (why.status, why.is_owned, why.is_crashed, why.crash) == ("in_progress", False, False, None)
+        assert why.verdict == (
+            "not stopped: answered after 0 steps, waiting for a worker since 2027-01-15 08:00:00 UTC"
+        )
