@@ -5,6 +5,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.testing import ScriptedModel, calls
 from steptrail.tools import ApprovalRule
+from steptrail.workflow import Workflow
 from tests.runner.kit import HandClock, agent_of, trail_of
 
 
@@ -54,3 +55,14 @@ async def test_a_run_whose_questions_are_answered_has_not_crashed_but_waits_for_
         assert why.verdict == (
             "not stopped: answered after 0 steps, waiting for a worker since 2027-01-15 08:00:00 UTC"
         )
+
+
+async def test_a_workflow_whose_question_is_answered_says_that_it_waits_for_a_worker() -> None:
+    flow = Workflow("f").human("ask", prompt="Go on?").build()
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        clock.advance(60.0)
+        why = await trail.flow("f").why()
+        assert why.verdict == "answered, waiting for a worker since 2027-01-15 08:00:00 UTC"
