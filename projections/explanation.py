@@ -20,7 +20,6 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import extend, initial
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.standing import kind_below
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -219,7 +218,8 @@ class AgentExplainer:
         outcome = state.last_continuation_outcome
         finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
         decided_by = outcome.deciding_vote if outcome else None
-        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
+        waits = state.execution.waits if state.execution is not None else ()
+        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and not waits and damage is None
         advice = None
         if finished and outcome is not None and state.agent is not None:
             step = state.current_step
@@ -251,7 +251,7 @@ class AgentExplainer:
             is_crashed=is_crashed,
             crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
             worker=state.fold.worker or None,
-            waits=state.execution.waits if state.execution is not None else (),
+            waits=waits,
             damage=damage,
             rejected_answer=_rejected_answer(state),
             context=without_secret_values(state.context),
@@ -325,6 +325,9 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 return f"not stopped: {doing}"
             if owned:
                 return f"not stopped: running, {doing}"
+            if state.execution is not None and (waits := state.execution.waits):
+                since = instant_text(max(wait.answered_at or 0 for wait in waits))
+                return f"not stopped: answered after {steps}, waiting for a worker since {since}"
             return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
 
 
@@ -336,9 +339,8 @@ def _doing(state: AgentState) -> list[str]:
     return calls or [f"{step}: the model call" if state.phase is Phase.INFERRING else step]
 
 
-def _below(state: AgentState, call: ToolExecution, name: str) -> str:
-    kind = kind_below(state.agent, call) if state.agent is not None else None
-    return f"session {name}" if kind in {None, "agent"} else f"{kind}:{name}"
+def _below(call: ToolExecution, name: str) -> str:
+    return f"session {name}" if call.runs in {None, "agent"} else f"{call.runs}:{name}"
 
 
 def _waits_for(state: AgentState) -> str | None:
@@ -349,7 +351,7 @@ def _waits_for(state: AgentState) -> str | None:
         return "; ".join(approval_text(state, call) for call in _awaiting_approval(state)) or None
     if wait.kind == "child":
         rests = [(call, call.suspension) for call in state.tool_executions if call.suspension is not None]
-        return "; ".join(f"{_below(state, call, each.session)}, which {each.reason}" for call, each in rests) or None
+        return "; ".join(f"{_below(call, each.session)}, which {each.reason}" for call, each in rests) or None
     if wait.kind == "resources" and wait.until is not None:
         again = instant_text(wait.until)
         return f"its resources, which could not be opened ({wait.problem}) and are opened again at {again}"

@@ -298,11 +298,12 @@ class FlowExplainer:
         if run is not None and isinstance(run.ended_by, LimitReached):
             limit = run.ended_by
         finished = run.finished if run is not None else None
-        is_open = state.status is ExecutionStatus.IN_PROGRESS and not (run and run.waits)
-        is_crashed = owned is False and is_open and damage is None
+        waits = run.waits if run is not None else ()
+        is_left = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
+        is_crashed = is_left and not waits
+        answered_at = max((wait.answered_at for wait in waits if wait.answered_at is not None), default=None)
         visited = set(run.visits_of) if run is not None else set[str]()
         names = [node.id for node in graph.nodes] if graph is not None else []
-        waits = run.waits if run is not None else ()
         end = run.finished_at if run is not None and run.finished_at is not None else now
         deciding = None if error is None else (error.node_id, error.visit, error.item)
         others = [each for task, tries in self._tries.items() if task != deciding for each in tries]
@@ -313,7 +314,7 @@ class FlowExplainer:
             status=state.status,
             stop_reason=state.stop_reason.value if state.stop_reason is not None else None,
             resolved_by=finished.resolved_by if finished is not None else None,
-            verdict=_verdict(state, is_crashed=is_crashed, damage=damage),
+            verdict=_verdict(state, answered_at if is_left else None, is_crashed=is_crashed, damage=damage),
             error=error,
             rule=self._rule,
             looked_at={} if error is None else looked_at(state, error.node_id),
@@ -388,7 +389,9 @@ def _waits_for(state: FlowState) -> str | None:
             return f"the next try of {name}"
 
 
-def _verdict(state: FlowState, *, is_crashed: bool, damage: str | None) -> str:
+def _verdict(state: FlowState, answered_at: int | None, *, is_crashed: bool, damage: str | None) -> str:
+    if answered_at is not None:
+        return f"answered, waiting for a worker since {instant_text(answered_at)}"
     died = "; its process died: no process runs it" if is_crashed else ""
     return f"{verdict_of(state)}{died}{damage_text(state.version, damage)}"
 

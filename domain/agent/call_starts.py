@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from steptrail.domain.agent.call_phases import CANCELLABLE
+from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
 from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.fold_calls import unknown_outcome
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.interruptions import runs_again
 from steptrail.domain.agent.state import AgentState
@@ -12,6 +13,7 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.run import CutBy
+from steptrail.domain.tools import ToolEffect, ToolSpec
 
 
 def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy | None) -> tuple[AgentEvent, ...]:
@@ -60,8 +62,10 @@ def _start(
         return refused
     if cut_by is not None:
         return ToolCallCancelled(position=call.position, reason="the run's time is up", cut_by=cut_by)
-    if spec is None:
-        return ToolExecutionFailed(position=call.position, error=_unknown(execution, call.name), duration_seconds=0.0)
+    why = _why_not_again(spec, call) if call.phase is CallPhase.AGAIN else None
+    if why is not None or spec is None:
+        error = _unknown(execution, call.name) if why is None else unknown_outcome(call.name, why)
+        return ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0)
     return ToolExecutionStarted(
         position=call.position,
         call_id=call.call.id,
@@ -72,6 +76,18 @@ def _start(
         arguments_digest=call.arguments_digest,
         read_settings=spec.takes_context,
     )
+
+
+def _why_not_again(spec: ToolSpec | None, call: ToolExecution) -> str | None:
+    """Return why a call that was cut off is not run again by the tool of today, `spec`; None when it is.
+
+    Of what was only read nothing is unknown. What was unsafe is here only if a person wants it to run again.
+    """
+    if spec is None:
+        return None if call.effect in {ToolEffect.READ, ToolEffect.UNSAFE} else "there is no such tool now"
+    if spec.runs_children != call.runs:
+        return "its tool is another one now"
+    return "its tool may not be repeated now" if spec.effect is ToolEffect.UNSAFE is not call.effect else None
 
 
 def no_room_for(

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.ids import is_effect_of
-from steptrail.domain.agent.standing import kind_below, standing, summary
+from steptrail.domain.agent.standing import standing, summary
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
-from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.shared.steering import asked_for
 
@@ -43,13 +42,13 @@ def _children(state: AgentState) -> Sequence[str]:
     A step that a fork shares with its source has left nothing behind that is the fork's.
     """
     last = state.current_step.tool_executions if state.current_step is not None else ()
-    found: list[str] = []
-    for call in state.tool_executions if state.is_open else last:
-        kind = kind_below(state.agent, call) if state.agent is not None else None
-        effect, is_over = call.effect_id or "", call.status is CallStatus.COMPLETED
-        if kind is not None and is_effect_of(state.agent_id, effect) and not is_over:
-            found.append(f"{kind}:{session_for_call(effect)}")
-    return found
+    return [
+        call.below
+        for call in (state.tool_executions if state.is_open else last)
+        if call.below is not None
+        and is_effect_of(state.agent_id, call.effect_id or "")
+        and call.status is not CallStatus.COMPLETED
+    ]
 
 
 def _began_and_ended(state: AgentState) -> tuple[int | None, int | None]:

@@ -29,7 +29,7 @@ from steptrail.domain.agent.step import Suspension, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.tools import result_text
+from steptrail.domain.tools import OnUnknown, result_text
 from steptrail.domain.usage import BilledUsage
 
 CALL_HANDLERS = Handlers[SessionFold, [int], None]()
@@ -88,6 +88,8 @@ def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
 
 @CALL_HANDLERS.of(ToolExecutionStarted)
 def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
+    execution = fold.execution
+    spec = execution.agent.tool(event.tool) if execution is not None else None
     before = move_call(
         fold,
         event.position,
@@ -95,10 +97,12 @@ def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
         due_at=None,
         effect_id=event.effect_id,
         effect=event.effect,
+        on_unknown=spec.on_unknown if spec is not None else OnUnknown.TELL,
+        runs=spec.runs_children if spec is not None else None,
         attempt=event.attempt,
         started_with=event.arguments_digest,
     )
-    if before is not None and event.attempt == 1 and (execution := fold.execution) is not None:
+    if before is not None and event.attempt == 1 and execution is not None:
         execution.tool_calls = {**execution.tool_calls, event.tool: execution.tool_calls.get(event.tool, 0) + 1}
 
 
@@ -173,10 +177,11 @@ def _shown(result: JsonValue, characters: int | None) -> str:
     return text if characters is None else f"{text[:characters]}…[cut: {len(text) - characters} characters more]"
 
 
-def unknown_outcome(tool: str) -> ErrorInfo:
-    """Return the error of a call that was cut off and counts as failed."""
+def unknown_outcome(tool: str, why: str | None = None) -> ErrorInfo:
+    """Return the error of a call that was cut off and counts as failed. `why` it is not run again may be said too."""
+    more = "" if why is None else f", and is not run again: {why}"
     return ErrorInfo(
         type=ErrorType.TOOL,
         error_class="steptrail:OutcomeUnknown",
-        message=f"the outcome of {tool} is unknown: it was cut off while it was running",
+        message=f"the outcome of {tool} is unknown: it was cut off while it was running{more}",
     )

@@ -62,7 +62,7 @@ def _what_follows(
     if reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
         return Then.RERUN
     spec = execution.agent.tool(call.name)
-    return Then(spec.on_unknown) if spec is not None else Then.TELL
+    return Then((spec or call).on_unknown)
 
 
 def forgone(state: AgentState) -> tuple[ToolExecutionInterrupted, ...]:
@@ -113,5 +113,4 @@ def was_productive(state: AgentState, ended_by: SegmentEnd) -> bool:
     execution = state.execution
     if execution is None or execution.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT, SegmentEnd.START}:
         return True
-    running = (call.name for call in state.tool_executions if call.status is CallStatus.RUNNING)
-    return any(spec.runs_children is not None for name in running if (spec := execution.agent.tool(name)) is not None)
+    return any(call.runs is not None for call in state.tool_executions if call.status is CallStatus.RUNNING)

@@ -24,7 +24,7 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.messages import Message
 
-FORMAT = "agent.23"
+FORMAT = "agent.24"
 
 _A_STEP = b'{"number":'
 """The beginning of the line of every step. No line of a message begins so."""

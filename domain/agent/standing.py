@@ -4,13 +4,11 @@ from functools import partial
 
 from msgspec import structs
 
-from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import WaitStarted
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.ids import STREAM_PREFIX, ExecutionId, effect_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus
@@ -35,7 +33,7 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
                 since=at,
                 asked_at_version=version,
                 due_at=call.suspension.until,
-                on=f"{kind_below(execution.agent, call)}:{call.suspension.session}",
+                on=f"{call.runs}:{call.suspension.session}",
             )
             for call in calls
             if call.suspension is not None
@@ -55,12 +53,6 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
         )
     name = f"{execution.id}:{number}" if event.position is None else effect_id(id_of_it, number, event.position)
     return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
-
-
-def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
-    """Return the kind of the stream that a call runs; None when it runs no stream."""
-    spec = agent.tool(call.name)
-    return spec.runs_children if spec is not None else None
 
 
 def standing(state: AgentState) -> Standing:

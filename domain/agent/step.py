@@ -17,7 +17,8 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.output import OutputProblem, OutputVerdict, StepOutput
 from steptrail.domain.shared.approvals import Approval
-from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
+from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, failure_text
 from steptrail.domain.usage import BilledUsage, Usage
 
 
@@ -101,9 +102,10 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     """One call of a tool in a step, folded from its events. `phase` says which of the other fields have a meaning.
 
     `attempt` counts the tries, and `failures` those that failed. The next try is due at `due_at`, in microseconds of
-    UTC. `started_with` is the digest of the arguments that the last start recorded. `usage` is the bill of the session
-    that the call runs, as far as it is known here. `forbidden_by` is the hook that forbade the call before its start.
-    `is_answer` says that its arguments are the answer, and no tool is run.
+    UTC. `started_with` is the digest of the arguments that the last start recorded. `on_unknown` is what its tool said
+    then, and `runs` the kind of the stream that the call runs: the tool of who goes on with the call may be another
+    one. `usage` is the bill of that stream, as far as it is known here. `forbidden_by` is the hook that forbade the
+    call before its start. `is_answer` says that its arguments are the answer, and no tool is run.
     """
 
     position: int
@@ -111,6 +113,8 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     phase: CallPhase = CallPhase.NEW
     effect_id: str | None = None
     effect: ToolEffect | None = None
+    on_unknown: OnUnknown = OnUnknown.TELL
+    runs: str | None = None
     attempt: int = 0
     started_with: str | None = None
     failures: int = 0
@@ -160,6 +164,11 @@ class ToolExecution(Value, frozen=True, kw_only=True):
         if approved not in {None, found}:
             return "it was approved"
         return "it was started" if self.started_with not in {None, found} else None
+
+    @property
+    def below(self) -> str | None:
+        """The stream that the call runs; None for one that runs no stream, or has not begun."""
+        return None if self.runs is None else f"{self.runs}:{session_for_call(self.effect_id or '')}"
 
     @property
     def waits_for_a_person(self) -> bool:

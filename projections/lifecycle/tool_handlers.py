@@ -32,7 +32,7 @@ def _started(moment: Moment, event: stored.ToolExecutionStarted) -> LifecycleEve
         return
     args = call.arguments or {}
     yield ToolCallStarted(**moment.call_head(call), args=args, attempt=event.attempt)
-    if _runs_an_agent(moment, call):
+    if call.runs == "agent":
         name, session = _child(call)
         depth = moment.state.parent.depth + 1 if moment.state.parent is not None else 1
         yield SubagentSpawning(
@@ -117,7 +117,7 @@ def _ended(
         yield ValidationFailed(
             **moment.head(), step=moment.step, validation_type="tool_arguments", errors=(error.message,)
         )
-    if _runs_an_agent(moment, call):
+    if call.runs == "agent":
         name, session = _child(call)
         yield SubagentCompleted(
             **moment.call_head(call),
@@ -127,11 +127,6 @@ def _ended(
             tokens=usage.total if usage is not None else None,
             duration_ms=took,
         )
-
-
-def _runs_an_agent(moment: Moment, call: ToolExecution) -> bool:
-    spec = moment.state.agent.tool(call.name) if moment.state.agent is not None else None
-    return spec is not None and spec.runs_children == "agent"
 
 
 def _child(call: ToolExecution) -> tuple[str, str]:

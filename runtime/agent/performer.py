@@ -4,11 +4,12 @@ The runner has no state beside the journal, so running and resuming are the same
 outside the process are durable before it happens: the journal is flushed before each such effect.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.conclude import conclude
 from steptrail.domain.agent.effects import (
     CallModel,
@@ -38,6 +39,7 @@ from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.resources import PATIENCE, NeverOpened, OpenResources
 from steptrail.runtime.agent.tool_calls import ToolCalls
+from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import Cut
@@ -58,7 +60,9 @@ class Runner:
     def __init__(self, agent: AnyAgent | None, segment: Segment[AgentState, AgentEvent]) -> None:
         journal = segment.journal
         self._agent, self._segment, self._journal, self._flight = agent, segment, journal, segment.flight
-        self._reach, self._means = segment.environment.reach, _means(journal, agent)
+        self._env, self._reach = segment.environment, segment.environment.reach
+        self._means = _means(journal, agent)
+        self._over = _failed_below(journal.peek())
         self._place: LogPlace | None = None
         self._inference = Inference(segment, agent) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
@@ -105,9 +109,12 @@ class Runner:
         if place != self._place:
             self._place = place
             log_place.set(place)
+        if left := _failed_below(state) - self._over:
+            await self._stop(left)
+            return  # a command may have come meanwhile, so the machine is asked again
         if self._unopened is not None and isinstance(effect, _NEED_RESOURCES):
             await self._open(state)
-            return  # a command may have come meanwhile, so the machine is asked again
+            return
         try:
             concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:
@@ -137,6 +144,13 @@ class Runner:
                     await wait_for_news(journal, until, self._reach)
             case _:
                 raise AssertionError(f"{effect} needs an agent and was not filtered out")
+
+    async def _stop(self, left: Set[str]) -> None:
+        """Stop the streams of calls that have failed here. One that such a call left open would go on for nobody."""
+        if await self._journal.flush():
+            self._over |= left
+            this = control_of(self._env, self._journal.stream)
+            await this.stop_below(left, f"session {self._journal.peek().agent_id} goes on without it")
 
     async def _open(self, state: AgentState) -> None:
         """Open the resources of the run, once. When that fails, the run waits."""
@@ -191,6 +205,12 @@ class Runner:
         verdict = await output.judge(self._journal.state, self._means)
         self._reach("after-hooks")
         self._journal.record(*verdict)
+
+
+def _failed_below(state: AgentState) -> Set[str]:
+    """Return the streams that the failed calls of the open step have run."""
+    calls = state.tool_executions
+    return {call.below for call in calls if call.below is not None and call.phase is CallPhase.FAILED}
 
 
 def _means(journal: AgentJournal, agent: AnyAgent | None) -> Means:

@@ -92,6 +92,8 @@ class Attempts:
                 continue
             self._prepared[key] = call
             runs_a_stream = stream_kind(node) is not None
+            # It was cut off when it might be repeated, and what the workflow brings now may not do it twice.
+            is_changed = task.interruptions > 0 and call.effect is ToolEffect.UNSAFE is not task.effect
             self._journal.record(
                 NodeAttemptStarted(
                     **of_try(key, task.attempt + 1),
@@ -102,6 +104,8 @@ class Attempts:
                     stream_effect=task.next_stream_effect(effect, run.retries) if runs_a_stream else None,
                 )
             )
+            if is_changed:
+                self._journal.record(self._interrupted(key, CutReason.CRASH, 0.0))
 
     def begin(self, keys: tuple[TaskKey, ...]) -> None:
         """Make the tries that are recorded and not in flight. What leads to them must be durable."""

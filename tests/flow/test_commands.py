@@ -164,7 +164,8 @@ async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_o
             await trail.flow("f").resume(new, strict=True)
         result = await trail.flow("f").resume(new)
         assert result.error is not None
-        assert result.error.message == f"nobody brought the function {node.function}"
+        instead = "the workflow has nothing at this node now; go on with one that has it"
+        assert result.error.message == f"nobody brought the function {node.function}: {instead}"
         assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 0)
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
     assert world.done == {"b": 1}

@@ -129,6 +129,23 @@ async def test_an_unsafe_effect_is_parked_until_a_person_says_what_happened(
             assert result.output == "said so"
 
 
+async def test_a_keyed_effect_that_was_cut_off_is_asked_about_where_its_tool_is_unsafe_by_now() -> None:
+    world, clock = World(), HandClock()
+    before, now = (
+        Workflow("t").tool("a", world.tool(effect), args={"name": "a"}).build()
+        for effect in (ToolEffect.KEYED, ToolEffect.UNSAFE)
+    )
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await trail_run(again_on(trail, clock, crash_at("after-node")), before)
+        assert (await trail.flow("f").resume(now)).status is ExecutionStatus.WAITING
+        (question,) = await trail.inbox()
+        assert (question.kind, world.done["a"]) == ("unknown_outcome", 1)
+        await trail.flow("f").settle(question.id, "rerun", by="ana")
+        result = await trail.flow("f").resume(now)
+        assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
+
+
 async def test_an_unsafe_effect_of_a_node_that_tolerates_it_is_recorded_and_not_repeated() -> None:
     world, clock = World(), HandClock()
     unsafe = world.tool(ToolEffect.UNSAFE, OnUnknown.FAIL)

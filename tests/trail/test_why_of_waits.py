@@ -5,6 +5,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.testing import ScriptedModel, calls
 from steptrail.tools import ApprovalRule
+from steptrail.workflow import Workflow
 from tests.runner.kit import HandClock, agent_of, trail_of
 
 
@@ -34,3 +35,34 @@ async def test_a_run_that_waits_for_its_retry_says_until_when() -> None:
         assert (await trail.session("s").why()).verdict == (
             "not stopped: waiting after 1 step for the time of a retry, 2027-01-15 08:01:00 UTC (60 s from now)"
         )
+
+
+async def test_a_run_whose_questions_are_answered_has_not_crashed_but_waits_for_who_goes_on() -> None:
+    agent = (
+        AgentBuilder("a")
+        .with_model(ScriptedModel([calls(("pay", {"cents": 5}), ("pay", {"cents": 6})), "done"]))
+        .with_tools(pay)
+        .build()
+    )
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        await trail.run(agent, "go", session="s")
+        for question in await trail.inbox():
+            await trail.session("s").approve(question.id, by="ana")
+        clock.advance(60.0)
+        why = await trail.session("s").why()
+        assert (why.status, why.is_owned, why.is_crashed, why.crash) == ("in_progress", False, False, None)
+        assert why.verdict == (
+            "not stopped: answered after 0 steps, waiting for a worker since 2027-01-15 08:00:00 UTC"
+        )
+
+
+async def test_a_workflow_whose_question_is_answered_says_that_it_waits_for_a_worker() -> None:
+    flow = Workflow("f").human("ask", prompt="Go on?").build()
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        clock.advance(60.0)
+        why = await trail.flow("f").why()
+        assert why.verdict == "answered, waiting for a worker since 2027-01-15 08:00:00 UTC"

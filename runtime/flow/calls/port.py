@@ -113,5 +113,6 @@ class NodeCall(Protocol):
 
 def not_brought(what: str, code: object) -> NodeFault:
     """Return the fault of a node whose code is not what is recorded, because the workflow has been changed."""
-    instead = "" if code is None else f": the workflow has {type_name(code)} at this node now"
-    return NodeFault(FailureClass.CONFIG, f"nobody brought {what}{instead}")
+    instead = "nothing" if code is None else type_name(code)
+    why = f"nobody brought {what}: the workflow has {instead} at this node now; go on with one that has it"
+    return NodeFault(FailureClass.CONFIG, why)
