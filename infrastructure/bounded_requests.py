@@ -65,7 +65,9 @@ class _HeadInTime(HTTPResponse):
 
     def __init__(self, sock: Any, *given: Any, **named: Any) -> None:
         super().__init__(sock, *given, **named)
-        self._received = _Received(self.fp.detach(), time.monotonic() + (sock.gettimeout() or _MOST_SECONDS))
+        # A socket of pyOpenSSL, where a service has that, does not tell its patience.
+        seconds = getattr(sock, "gettimeout", float)() or _MOST_SECONDS
+        self._received = _Received(self.fp.detach(), time.monotonic() + seconds)
         self.fp = BufferedReader(self._received)
 
     def begin(self) -> None:
@@ -75,7 +77,7 @@ class _HeadInTime(HTTPResponse):
 
 
 class _Received(RawIOBase):
-    """What a socket receives, until a time of the monotonic clock."""
+    """The bytes that a socket receives, until a time of the monotonic clock."""
 
     def __init__(self, raw: RawIOBase, ends: float) -> None:
         super().__init__()
