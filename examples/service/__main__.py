@@ -23,6 +23,6 @@ if __name__ == "__main__":
     given.folder.mkdir(parents=True, exist_ok=True)
     print(who_speaks(given.model), flush=True)
     agent = shop_agent(given.folder / "orders", model=given.model, slow=given.slow)
-    uvicorn.run(
-        create_app(f"sqlite:///{given.folder / 'runs.db'}", agent, grace=given.grace), host=given.host, port=given.port
-    )
+    app = create_app(f"sqlite:///{given.folder / 'runs.db'}", agent, grace=given.grace)
+    # A client that has stopped reading would hold up the end for ever.
+    uvicorn.run(app, host=given.host, port=given.port, timeout_graceful_shutdown=15)

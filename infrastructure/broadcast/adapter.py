@@ -20,6 +20,7 @@ from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Del
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
+from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.closing import Closing
 
@@ -111,7 +112,7 @@ class AgentEventEnvelopeAdapter(Closing):
             if self._sending is not None:
                 self.dropped += len(self._waiting) + 1
                 self._waiting.clear()
-                self._sending.cancel()
+                await cancel_and_wait(self._sending)
 
     def _fold(self, session: str, *, is_flow: bool) -> EnvelopeFold:
         name = f"flow:{session}" if is_flow else session

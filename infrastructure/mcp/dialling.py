@@ -1,10 +1,14 @@
 """The two ways to a server: a process of our own that speaks on its standard streams, and an address."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, TextIO
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TextIO
+
+import orjson
 
 from steptrail.domain.kernel.given import a_mapping, a_row, a_text
 from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded, certificates
@@ -14,9 +18,12 @@ from steptrail.infrastructure.mcp.lines import CODEC, refusing
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from httpx2 import Request
     from mcp.client._transport import TransportStreams
 
 _CONNECT_SECONDS = 30.0
+_TELL_SECONDS = 5.0
+"""For a server to take what it is told and need not answer."""
 
 
 def stdio_dial(
@@ -58,13 +65,35 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
         # How long a call may take is its tool's business: a server that says nothing may be at work.
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
         hooks = {"response": [bounded(httpx2.DecodingError, with_streams=False)]}
+
+        class Client(httpx2.AsyncClient):
+            async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+                if _wants_an_answer(request):
+                    return await super().send(request, **options)
+                # The SDK sends nothing else meanwhile, and closes nothing.
+                try:
+                    async with asyncio.timeout(_TELL_SECONDS):
+                        response = await super().send(request, **options)
+                        await response.aread()
+                        return response
+                except TimeoutError:
+                    return httpx2.Response(HTTPStatus.ACCEPTED, request=request)
+
         async with (
-            httpx2.AsyncClient(headers=sent, timeout=timeout, event_hooks=hooks, verify=certificates()) as client,
+            Client(headers=sent, timeout=timeout, event_hooks=hooks, verify=certificates()) as client,
             streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
         ):
             yield streams
 
     return dial
+
+
+def _wants_an_answer(request: "Request") -> bool:
+    """Tell a call, or the wait for what a server says unasked, from what a server is told: to cancel, or that we go."""
+    if request.method == "POST":
+        message = orjson.loads(request.content)
+        return "method" in message and "id" in message
+    return request.method == "GET"
 
 
 def _texts_by_name(given: Mapping[str, str], what: str) -> dict[str, str]:

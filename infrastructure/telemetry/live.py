@@ -19,6 +19,7 @@ from steptrail.projections.telemetry import Span
 from steptrail.runtime.kernel.log_raised import log_raised
 
 _MOST_COMMITS = 10_000
+_LAST_SECONDS = 10.0
 
 _log = logging.getLogger("steptrail.telemetry")
 
@@ -48,10 +49,15 @@ class LiveSpans:
             self._task = loop.create_task(self._drain(), name="steptrail-telemetry", context=Context())
 
     async def aclose(self) -> None:
-        """Tell the spans of all commits that were heard."""
-        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
-            await self._task
-        await self._drain()
+        """Tell the spans of all commits that were heard, for ten seconds at most: they may have to be read."""
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
+                    await self._task
+                await self._drain()
+        except TimeoutError:
+            said = "spans of %d commits could not be told within %g seconds: `steptrail export --otlp` sends them"
+            _log.warning(said, len(self._commits) + 1, _LAST_SECONDS)
 
     async def _drain(self) -> None:
         while self._commits:

@@ -67,12 +67,12 @@ def event_stream(
     """Return an application to mount: it shows what is in `trail` to clients for which `authorize` says `True`.
 
     `authorize` is asked each time a client connects or fetches, before the first byte of an answer; for anything but
-    `True` the answer is 403. A client that may see a session that is not there gets 404, and 503 when the store cannot
-    be read. A connection that stands is not asked about again. `config` chooses the parts of messages, and
-    `conversation` the parts of the conversation; without that it shows as much of arguments and results as the
-    messages. Browsers let any page open a WebSocket with the cookies of its user: one with an `Origin` that is neither
-    ours nor among `origins` (such as `https://app.example.com`) gets 403 too, and a page without TLS is none of ours
-    where the connection has it.
+    `True` the answer is 403, and 500 when it raises. A client that may see a session that is not there gets 404, and
+    503 when the store cannot be read. A connection that stands is not asked about again. `config` chooses the parts of
+    messages, and `conversation` the parts of the conversation; without that it shows as much of arguments and results
+    as the messages. Browsers let any page open a WebSocket with the cookies of its user: one with an `Origin` that is
+    neither ours nor among `origins` (such as `https://app.example.com`) gets 403 too, and a page without TLS is none of
+    ours where the connection has it.
 
     An `agent.heartbeat`, or `flow.heartbeat`, goes out at the beginning and when a line was silent for
     `heartbeat_seconds`; `retry_seconds` tells browsers when to come again. Clients cannot send: no body is read, and a
@@ -231,9 +231,7 @@ class _Endpoints:
             raise _Refused(HTTPStatus.FORBIDDEN) from None
         if not self._is_of_our_pages(connection):
             raise _Refused(HTTPStatus.FORBIDDEN)
-        answer = self.authorize(connection, session)
-        allowed = await answer if isawaitable(answer) else answer
-        if allowed is not True:
+        if await self._answer(connection, session) is not True:
             raise _Refused(HTTPStatus.FORBIDDEN)
         with _refusing():
             store = self.trail.store
@@ -241,6 +239,19 @@ class _Endpoints:
         if not is_there:
             raise _Refused(HTTPStatus.NOT_FOUND)
         return session
+
+    async def _answer(self, connection: "HTTPConnection", session: str) -> object:
+        """Return what `authorize` says. An `HTTPException` that it raises is the answer to the client."""
+        from starlette.exceptions import HTTPException
+
+        try:
+            answer = self.authorize(connection, session)
+            return await answer if isawaitable(answer) else answer
+        except HTTPException:
+            raise
+        except Exception as error:
+            log_raised(_log, error, "`authorize` did not say whether a client may see a session", level=logging.ERROR)
+            raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR) from None
 
     def _is_of_our_pages(self, connection: "HTTPConnection") -> bool:
         origin = connection.headers.get("origin")

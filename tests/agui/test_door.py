@@ -168,6 +168,25 @@ async def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 
+async def test_what_the_functions_of_the_service_raise_is_logged_without_credentials(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def away(*_: Any) -> Any:
+        raise ConnectionError("the directory is away, api_key=abcdef123456")
+
+    async with trail_of() as trail:
+        agent = agent_of(["Hi."]).build()
+        asking = agui_app(trail, agent, authorize=away)
+        earlier = agui_app(trail, agent, authenticate=away, authorize=lambda _, __: AguiCaller(name="ana"))
+        for app in (asking, earlier):
+            async with front(trail, agent, app=app) as page:
+                assert "log" in await page.refused(500, user("hello"))
+            assert "the directory is away, api_key=…" in caplog.text
+            assert "abcdef123456" not in caplog.text
+            caplog.clear()
+        assert await trail.runs() == []
+
+
 @pytest.mark.parametrize("answer", [False, True, "ana", {"name": "ana"}])
 async def test_anything_but_a_caller_is_a_no_also_to_who_only_looks_on(answer: Any) -> None:
     async with trail_of() as trail:

@@ -4,7 +4,8 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from urllib.parse import urlsplit
 
 _MEGABYTE = b"a" * 1024 * 1024
 _STATUS = {"failed": "500 Internal Server Error"}
@@ -16,6 +17,7 @@ async def bomb_server() -> AsyncGenerator[str]:
     """Yield the address. Words of the path say how the body is coded and goes on without end.
 
     That is `gzip` or `br`, `ended` for a gzip that is over before, `failed` with status 500, `events` for a stream.
+    With `head` it is the head that goes on without end, now and then by a byte; through a proxy as well.
     """
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     async with server:
@@ -31,9 +33,15 @@ def _packed(begins: bytes) -> tuple[bytes, bytes]:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError, asyncio.IncompleteReadError):
+    with closing(writer), suppress(OSError, asyncio.IncompleteReadError):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        words = head.split()[1].strip("/").partition("/")[0].split("-")
+        words = urlsplit(head.split()[1]).path.strip("/").partition("/")[0].split("-")
+        if "head" in words:
+            writer.write(b"HTTP/1.1 200 OK\r\nX-Slow:")
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
         status = next((_STATUS[word] for word in words if word in _STATUS), "200 OK")
         kind = next((_TYPE[word] for word in words if word in _TYPE), "application/json")
         coding = next((f"Content-Encoding: {word}\r\n" for word in words if word in {"gzip", "br"}), "")
@@ -47,4 +55,3 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
             writer.write(more)
             await writer.drain()
             await asyncio.sleep(0)  # what is packed fills no buffer, and the client may be in this loop
-    writer.close()

@@ -5,6 +5,7 @@
 
 import argparse
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from itertools import takewhile
@@ -211,7 +212,12 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--gated", action="store_true")
     parser.add_argument("--heartbeat", type=float, default=0.2)
+    parser.add_argument("--graceful", type=int, help="seconds that connections have at the end")
     given = parser.parse_args()
-    uvicorn.run(
-        create_app(given.store, gated=given.gated, heartbeat=given.heartbeat), host="127.0.0.1", port=given.port
-    )
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Who does not read is noticed early.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        listening.bind(("127.0.0.1", given.port))
+        app = create_app(given.store, gated=given.gated, heartbeat=given.heartbeat)
+        uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=given.graceful)).run(sockets=[listening])

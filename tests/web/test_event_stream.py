@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from steptrail import Steptrail
-from tests.web.served import agent_with
+from steptrail import AgentBuilder, Steptrail
+from steptrail.testing import ScriptedModel, calls
+from tests.web.served import agent_with, look
 from tests.web.serving import AS_ANA, Heard, Served, bodies_of, ended, serving
 
 
@@ -158,6 +159,22 @@ def test_a_server_that_is_asked_to_end_ends_its_streams_in_order(tmp_path: Path)
             seen += stream  # raises when the line breaks off
             assert durable(seen) == list(bodies_of(ending.store, "s"))
         assert ending.process.wait(60) in (0, -signal.SIGTERM)
+
+
+def test_a_server_with_a_time_for_its_end_waits_no_longer_for_a_reader_that_does_not_read(tmp_path: Path) -> None:
+    with serving(tmp_path, "--graceful", "3") as ending:
+        with Steptrail.open_sync(ending.store) as trail:
+            model = ScriptedModel([calls(*[("look", {"where": "attic"})] * 100)] * 15 + ["Nowhere."])
+            trail.run(AgentBuilder("keeper").with_model(model).with_tools(look).build(), "Look.", session="slow")
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            slow.connect(("127.0.0.1", ending.port))
+            slow.sendall(b"GET /agent/sessions/slow/events HTTP/1.1\r\nHost: 127.0.0.1\r\nx-user: ana\r\n\r\n")
+            while len(slow.recv(65536, socket.MSG_PEEK)) < 2000:
+                ending.has("slow")  # the server has a turn
+            for _ in range(10):
+                ending.has("slow")
+            assert ending.ends_with(signal.SIGTERM) in (0, -signal.SIGTERM)
 
 
 @pytest.mark.parametrize("path", ["events", "conversation"])

@@ -36,6 +36,7 @@ from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.closing import Closing
+from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -99,6 +100,9 @@ class AguiApp(Closing):
             answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
         except ClientDisconnect:
             return
+        except Exception as error:  # also of the functions of the service, which say who asks
+            log_raised(_log, error, "a request of AG-UI could not be answered", level=logging.ERROR)
+            answer = JSONResponse({"error": "the request could not be answered; the log says why"}, status_code=500)
         await answer(scope, receive, send)
 
     async def _answer(self, scope: "Scope", receive: "Receive") -> "Response":

@@ -5,7 +5,7 @@ import hmac
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,7 +22,7 @@ class PusherDouble:
 
     With `always_200` it says no as Soketi does: with status 200, and what it means in the body. It takes `seconds` to
     answer. It sends with each answer the `headers`, and says `said` where it says no.
-    While it is `dripping` its answer does not end: a blank comes now and then.
+    A "head" or a "body" of an answer that begins while it is `dripping` does not end: a blank comes now and then.
     """
 
     port: int = 0
@@ -32,7 +32,7 @@ class PusherDouble:
     seconds: float = 0.0
     headers: dict[str, str] = field(default_factory=dict[str, str])
     said: bytes | None = None
-    dripping: bool = False
+    dripping: str | None = None
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -70,16 +70,24 @@ def pusher_double() -> Generator[PusherDouble, None, None]:
             self.answer(200, b"{}")
 
         def answer(self, status: int, said: bytes) -> None:
-            self.send_response(status)
-            for name, value in double.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(10_000 if double.dripping else len(said)))
-            self.end_headers()
-            while double.dripping:
+            slow, self.close_connection = double.dripping, double.dripping is not None
+            with suppress(OSError):  # the client has gone
+                if slow == "head":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow:")
+                    self.drip()
+                self.send_response(status)
+                for name, value in double.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(10_000 if slow else len(said)))
+                self.end_headers()
+                if slow == "body":
+                    self.drip()
+                self.wfile.write(said)
+
+        def drip(self) -> None:
+            while True:
                 self.wfile.write(b" ")
                 time.sleep(0.02)
-                self.close_connection = True
-            self.wfile.write(said)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
             del format, args

@@ -71,6 +71,27 @@ async def test_closing_it_does_not_wait_for_ever_for_a_transport_that_is_away() 
     assert (transport.sent, adapter.dropped) == ([], len(told))
 
 
+async def test_when_it_is_closed_its_transport_is_at_rest() -> None:
+    sending, went_on = asyncio.Event(), list[str]()
+
+    class Tidy(KeepingTransport):
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+            sending.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                went_on.append("the transport")
+
+    adapter = AgentEventEnvelopeAdapter(Tidy())
+    async with trail_of() as trail:
+        with trail.wiretap(adapter):
+            await trail.run(agent_of(["done"]).build(), "go", session="s")
+    await sending.wait()
+    await adapter.aclose(within=0)
+    assert went_on == ["the transport"]
+
+
 async def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None:
     transport = KeepingTransport()
 

@@ -18,6 +18,7 @@ from steptrail.errors import (
     MissingExtra,
     TransportUnavailable,
 )
+from steptrail.infrastructure.broadcast.transport import Delivery
 from steptrail.projections.broadcast.envelope import enveloped
 from steptrail.testing import Reply, call
 from tests.integration.broadcast.pusher_double import SECRET, PusherDouble, pusher_double
@@ -292,14 +293,24 @@ async def test_a_server_that_sends_us_elsewhere_has_taken_nothing(status: int) -
 async def test_an_answer_that_never_ends_is_given_up() -> None:
     with pusher_double() as double:
         async with transport_to(double.port, timeout=0.1) as transport:
-            double.dripping = True
+            double.dripping = "body"
             with pytest.raises(TransportUnavailable, match=r"within 0\.3 seconds"):
                 await transport.send(messages("tea"))
             with pytest.raises(TransportUnavailable, match=r"within 0\.3 seconds"):
                 await transport.send(messages("milk"))
-            double.dripping = False
     # What was given up on while it waited for the one before is not sent behind our back.
     assert [each["data"]["result_summary"] for each in double.told] == ["tea"]
+
+
+async def test_an_answer_whose_head_never_ends_holds_up_no_later_message() -> None:
+    with pusher_double() as double:
+        async with transport_to(double.port, timeout=0.1) as transport:
+            double.dripping = "head"
+            with pytest.raises(TransportUnavailable):
+                await transport.send(messages("tea"))
+            double.dripping = None
+            await Delivery(transport, Backoff.none()).deliver(messages("milk"))
+    assert [each["data"]["result_summary"] for each in double.told] == ["tea", "milk"]
 
 
 async def test_an_error_tells_no_signature() -> None:

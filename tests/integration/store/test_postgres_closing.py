@@ -9,10 +9,14 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.errors import AppendOutcomeUnknown, StoreAway, StoreUnavailable
-from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.telemetry.live import LiveSpans
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
+from steptrail.projections.telemetry import Span
 from steptrail.testing import ScriptedModel
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
@@ -100,3 +104,23 @@ async def test_a_follower_lets_go_while_the_server_is_silent_and_its_lease_is_fr
         async with trail.follower("billing"):
             pass
         assert await trail.store.is_leased("follower:billing") is False
+
+
+async def test_spans_whose_beginning_a_silent_server_would_have_to_say_hold_up_no_closing(
+    url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.telemetry.live._LAST_SECONDS", 0.2)
+    told: list[Span] = []
+    async with Steptrail.open(url) as trail:
+        agent = AgentBuilder("clerk").with_model(ScriptedModel(["done", "done"])).build()
+        live, last = LiveSpans(SpanFolds(trail.store), told.append), list[Recorded[AgentEvent]]()
+        for session in ("a", "b"):
+            await trail.run(agent, "go", session=session)
+            last += (await trail.session(session).history())[-1:]
+        proxy.hold()
+        for session, record in zip(("a", "b"), last, strict=True):
+            live.committed(f"agent:{session}", [record])
+        async with asyncio.timeout(LONGEST_SECONDS):
+            await live.aclose()
+    assert told == []
+    assert "spans of 2 commits could not be told" in caplog.text
