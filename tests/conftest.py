@@ -178,17 +178,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=list(filter(is_slow, items)))
         items[:] = filterfalse(is_slow, items)
-    # Workers that begin with what takes long end at the same time. Paths are compared once for each file.
-    files = {item.path for item in items}
-    left_out = [_TESTS / folder for folder in LEFT_OUT]
-    long = {path for path in files if any(map(path.is_relative_to, left_out))}
-    long |= {item.path for item in items if item.path not in long and takes_long(item)}
+    # Workers that begin with what takes long end at the same time.
+    long = {item.path for item in items if takes_long(item)}
     items.sort(key=lambda item: item.path not in long)
 
 
 def takes_long(item: pytest.Item) -> bool:
-    """Whether `--fast` deselects this test, or tries it with fewer examples."""
-    return is_slow(item) or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+    """Whether `--fast` leaves this test out, or tries it with fewer examples."""
+    folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+    is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    return folder in LEFT_OUT or is_slow(item) or is_property
 
 
 def is_slow(item: pytest.Item) -> bool:
