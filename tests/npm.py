@@ -33,6 +33,8 @@ def installed(name: str, packages: Mapping[str, str], *, overrides: Mapping[str,
     with FileLock(folder / "lock"):
         stamp = folder / "installed.json"
         if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+            # What an earlier list left out or replaced would stay so.
+            shutil.rmtree(folder / "node_modules", ignore_errors=True)
             (folder / "package.json").write_text(wanted, encoding="utf-8")
             install = [command("npm"), "install", "--omit=dev", "--no-audit", "--no-fund", "--no-package-lock"]
             done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=280)

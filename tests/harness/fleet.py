@@ -6,6 +6,7 @@ is, a crash among them. The server of the store may die under all of it.
 """
 
 import asyncio
+import math
 import random
 import signal
 from collections.abc import Callable, Sequence
@@ -34,11 +35,15 @@ _HANGS_SECONDS = 1500.0
 
 
 class Harm(NamedTuple):
-    """A worker is killed every so many seconds, and the server is restarted at these seconds by `restart`."""
+    """A worker is killed every so many seconds, and the server is restarted at these seconds by `restart`.
+
+    After `most_kills` no worker is killed any more: on a busy machine all takes longer, and each kill makes it busier.
+    """
 
     kill_every: float
     restart: Callable[[int], None] = lambda number: None
     restart_at: Sequence[float] = ()
+    most_kills: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ async def _driven(working: _Working, names: Sequence[str], harm: Harm) -> None:
         began, blows, restarts = loop.time(), 1, 0
         users = _Users(trail, yard, names)
         while loop.time() < began + _HANGS_SECONDS:
-            if blows * harm.kill_every <= loop.time() - began:
+            if blows <= harm.most_kills and blows * harm.kill_every <= loop.time() - began:
                 await asyncio.to_thread(working.kill_one)
                 blows += 1
             if harm.restart_at[restarts : restarts + 1] and harm.restart_at[restarts] <= loop.time() - began:

@@ -12,6 +12,8 @@ from tests.harness.store_urls import with_short_leases
 from tests.harness.take_overs import struggle
 from tests.harness.worker_pool import WorkerPool
 
+LOAD, HARM = Load(20, seconds=0.3), Harm(kill_every=1.0, most_kills=6)
+
 
 def test_of_eight_processes_on_one_session_one_at_a_time_runs_it_and_nothing_that_a_ninth_says_is_lost(
     store_url: str, tmp_path: Path, pool: WorkerPool
@@ -66,7 +68,7 @@ def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
 def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_workers_are_killed(
     store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    found = fleet(pool, store_url, tmp_path, Load(20, seconds=0.3), Harm(kill_every=1.0), workers=3, seed=20)
+    found = fleet(pool, store_url, tmp_path, LOAD, HARM, workers=3, seed=20)
     assert found.broken == 0, found
     assert found.kills > 0
     assert found.segments > found.sessions
@@ -75,8 +77,7 @@ def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_worke
 def test_of_sessions_whose_workers_an_engine_wakes_each_comes_to_its_end_though_workers_are_killed(
     postgres_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    load, harm = Load(20, seconds=0.3), Harm(kill_every=1.0)
-    found = fleet(pool, postgres_url, tmp_path, load, harm, workers=3, seed=21, is_woken=True)
+    found = fleet(pool, postgres_url, tmp_path, LOAD, HARM, workers=3, seed=21, is_woken=True)
     assert found.broken == 0, found
     assert found.kills > 0
     assert found.segments > found.sessions

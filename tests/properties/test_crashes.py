@@ -20,26 +20,27 @@ from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_c
 IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
-def agent_with(script: Sequence[Reply], ledger: Ledger, policy: ErrorPolicy, *, hooks: bool) -> Agent:
-    @tool(effect=ToolEffect.READ)
-    def read(n: int) -> int:
-        ledger.note("read")
-        return n * 2
+@tool(effect=ToolEffect.READ)
+def read(n: int) -> int:
+    return n * 2
 
-    @tool(effect=ToolEffect.IDEMPOTENT)
-    def put(n: int) -> dict[str, int]:
-        ledger.note("put")
-        return {"stored": n}
 
-    @tool(effect=ToolEffect.KEYED)
-    def pay(n: int, context: ToolContext) -> str:
-        ledger.note(context.effect_id)
-        return f"paid {n} as {context.effect_id}"
+@tool(effect=ToolEffect.IDEMPOTENT)
+def put(n: int) -> dict[str, int]:
+    return {"stored": n}
 
-    @tool(effect=ToolEffect.READ)
-    def fail(n: int) -> int:
-        raise RuntimeError(f"no {n} today")
 
+@tool(effect=ToolEffect.KEYED)
+def pay(n: int, context: ToolContext) -> str:
+    return f"paid {n} as {context.effect_id}"
+
+
+@tool(effect=ToolEffect.READ)
+def fail(n: int) -> int:
+    raise RuntimeError(f"no {n} today")
+
+
+def agent_with(script: Sequence[Reply], policy: ErrorPolicy, *, hooks: bool) -> Agent:
     builder = (
         AgentBuilder("crashing")
         .with_model(ScriptedModel(script))
@@ -84,13 +85,13 @@ def once_more(state: HookState) -> HookState:
     return state.with_metadata("asked_once_more", True).with_evaluation(vote)
 
 
-async def check_every_commit_point(make: Callable[[Ledger], Agent]) -> Ended:
+async def check_every_commit_point(make: Callable[[], Agent]) -> Ended:
     """Compare the run that was not crashed with every run that was; return the former."""
-    whole = await run_with_a_crash(lambda: make(Ledger()), COMMIT_POINTS[0], 0)
+    whole = await run_with_a_crash(make, COMMIT_POINTS[0], 0)
     assert not whole.crashed
     for point in COMMIT_POINTS:
         for number in range(1, whole.reached + 1):
-            crashed = await run_with_a_crash(lambda: make(Ledger()), point, number)
+            crashed = await run_with_a_crash(make, point, number)
             where = f"{point} {number} of {whole.reached}"
             assert crashed.crashed, where
             assert normalise(crashed.events) == normalise(whole.events), where
@@ -130,7 +131,7 @@ WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
 async def test_a_crash_at_any_commit_point_changes_nothing_but_times(
     script: Sequence[Reply], policy: ErrorPolicy, hooks: bool
 ) -> None:
-    whole = await check_every_commit_point(lambda ledger: agent_with(script, ledger, policy, hooks=hooks))
+    whole = await check_every_commit_point(lambda: agent_with(script, policy, hooks=hooks))
     assert whole.result.stop_reason is not None
 
 
@@ -158,12 +159,11 @@ async def test_a_crash_in_any_run_changes_nothing_but_times(
     script: list[Reply], policy: ErrorPolicy, hooks: bool
 ) -> None:
     padded = [*script, *[say("the end")] * 6]
-    await check_every_commit_point(lambda ledger: agent_with(padded, ledger, policy, hooks=hooks))
+    await check_every_commit_point(lambda: agent_with(padded, policy, hooks=hooks))
 
 
 async def test_a_crash_of_a_run_that_may_take_no_step_changes_nothing_but_times() -> None:
-    def make(ledger: Ledger) -> Agent:
-        del ledger
+    def make() -> Agent:
         return AgentBuilder("idle").with_model(ScriptedModel([])).with_max_steps(0).build()
 
     whole = await check_every_commit_point(make)
@@ -197,14 +197,14 @@ async def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(
 
 async def test_normalise_leaves_a_run_that_was_never_crashed_its_events() -> None:
     whole = await run_with_a_crash(
-        lambda: agent_with(["hello"], Ledger(), ErrorPolicy.stop_on_any_error(), hooks=False), COMMIT_POINTS[0], 0
+        lambda: agent_with(["hello"], ErrorPolicy.stop_on_any_error(), hooks=False), COMMIT_POINTS[0], 0
     )
     assert [event.TYPE for event in normalise(whole.events)] == [event.TYPE for event in whole.events]
     assert normalise(normalise(whole.events)) == normalise(whole.events)
 
 
 async def events(script: Sequence[Reply]) -> tuple[object, ...]:
-    agent = agent_with(script, Ledger(), ErrorPolicy.ignore_tool_errors(), hooks=False)
+    agent = agent_with(script, ErrorPolicy.ignore_tool_errors(), hooks=False)
     return normalise((await run_with_a_crash(lambda: agent, COMMIT_POINTS[0], 0)).events)
 
 
@@ -215,7 +215,7 @@ async def test_normalise_tells_runs_apart_that_did_different_things() -> None:
 
 async def test_a_crash_leaves_the_marks_that_normalise_takes_away() -> None:
     def make() -> Agent:
-        return agent_with([call("read", n=1), "done"], Ledger(), ErrorPolicy.stop_on_any_error(), hooks=False)
+        return agent_with([call("read", n=1), "done"], ErrorPolicy.stop_on_any_error(), hooks=False)
 
     crashed = await run_with_a_crash(make, "after-append", 3)
     assert any(isinstance(event, ExecutionResumed) for event in crashed.events)

@@ -5,6 +5,7 @@ of `steptrail.append_commits`: one round trip, however many commits and events t
 run side by side; how readers are kept from missing any is written at `settled`.
 """
 
+from collections.abc import Iterator
 from typing import Final, LiteralString, cast
 
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld, StoreUnavailable
@@ -321,17 +322,21 @@ def initialise(connection: Connection, store: str) -> None:
         # Asked for, because IF NOT EXISTS would need the right to create one even where it is there.
         if _one(connection, "SELECT to_regnamespace('steptrail')") == (None,):
             connection.execute("CREATE SCHEMA steptrail")
-        connection.execute("CREATE SEQUENCE steptrail.positions")
-        for table, columns in _TABLES.items():
-            connection.execute(f"CREATE TABLE steptrail.{table} ({', '.join(columns)})".encode())
-            for column, meaning in MEANINGS[table].items():
-                comment = meaning.replace("'", "''")
-                connection.execute(f"COMMENT ON COLUMN steptrail.{table}.{column} IS '{comment}'".encode())
-        for name, rows in INDEXES.items():
-            connection.execute(f"CREATE INDEX {name} ON steptrail.{rows}".encode())
-        for statement in (_VIEW, _SETTLED, _TAKE_OFF, _DRAW, _LIST, _APPEND):
-            connection.execute(statement.encode())
+        # As one query: a server far away is asked once, not a hundred times.
+        connection.execute(";".join(_statements()).encode())
         connection.execute("INSERT INTO steptrail.store VALUES ('steptrail', %s, %s)", (FORMAT, MIN_READER))
+
+
+def _statements() -> Iterator[str]:
+    yield "CREATE SEQUENCE steptrail.positions"
+    for table, columns in _TABLES.items():
+        yield f"CREATE TABLE steptrail.{table} ({', '.join(columns)})"
+        for column, meaning in MEANINGS[table].items():
+            comment = meaning.replace("'", "''")
+            yield f"COMMENT ON COLUMN steptrail.{table}.{column} IS '{comment}'"
+    for name, rows in INDEXES.items():
+        yield f"CREATE INDEX {name} ON steptrail.{rows}"
+    yield from (_VIEW, _SETTLED, _TAKE_OFF, _DRAW, _LIST, _APPEND)
 
 
 def _one(connection: Connection, statement: LiteralString) -> Row:

@@ -16,6 +16,14 @@ from tests.runner.kit import Crash, crash_at
 
 _MOST = 2
 """Deaths at one point. A class of effects meets one with its calls in turn, the other with them side by side."""
+_OF_CALLS = {"before-append", "after-append", "before-tool", "after-tool"}
+CELLS = [
+    (variant, point)
+    for number, variant in enumerate(VARIANTS)
+    for place, point in enumerate(variant.points)
+    if point in _OF_CALLS or (number + place) % 3 == 0
+]
+"""What a death at another point leaves in the log is the same for most classes: there every third one dies."""
 
 
 async def die_and_replay(workload: Workload, point: str, number: int) -> None:
@@ -43,10 +51,9 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Variant], Cou
     return count
 
 
-@pytest.mark.parametrize("point", VARIANTS[0].points)
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize(("variant", "point"), CELLS, ids=str)
 def test_given_a_death_at_a_fault_point_then_a_replay_comes_to_the_same(
-    point: str, variant: Variant, reached: Callable[[Variant], Counter[str]], tmp_path: Path
+    variant: Variant, point: str, reached: Callable[[Variant], Counter[str]], tmp_path: Path
 ) -> None:
     times = min(reached(variant)[point], _MOST)
     assert times > 0
