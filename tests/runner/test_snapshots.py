@@ -1,7 +1,9 @@
 """When a run keeps snapshots, what reads them, and that they change nothing but the time it takes."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
@@ -12,10 +14,12 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import StoredStream
+from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import Reply, call
 from tests.processes.agents.interposed import Interposed
 from tests.runner.kit import Crash, HandClock, agent_of, crash_at
@@ -178,3 +182,37 @@ async def test_given_a_snapshot_of_no_use_then_the_events_are_folded(store: Watc
     await store.inner.keep_snapshot("agent:s", damaged)
     assert await store.inner.snapshot("agent:s") == damaged
     assert await fold_stream(AGENT, store.inner, "agent:s") == (whole, head)
+
+
+async def test_given_a_long_snapshot_then_it_is_made_and_opened_while_the_loop_goes_on(store: Watched) -> None:
+    await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
+    state, head = await fold_stream(AGENT, store, "agent:s")
+    has_begun, goes_on, long = asyncio.Event(), threading.Event(), os.urandom(2**20).hex().encode()
+    loop = asyncio.get_running_loop()
+
+    def until_the_loop_goes_on() -> None:
+        loop.call_soon_threadsafe(has_begun.set)
+        assert goes_on.wait(60)
+        goes_on.clear()
+
+    def dump(state: AgentState) -> list[bytes]:
+        until_the_loop_goes_on()
+        return [b"%d" % state.version, long]
+
+    def load(lines: Iterable[bytes]) -> AgentState:
+        until_the_loop_goes_on()
+        assert list(lines) == [b"%d" % head.version, long]
+        return state
+
+    async def go_on() -> None:
+        for _ in range(2):
+            await has_begun.wait()
+            has_begun.clear()
+            goes_on.set()
+
+    snapshots = Snapshots(AGENT._replace(snapshots=SnapshotCodec("slow.1", dump, load)), store, "agent:s")
+    going_on = asyncio.create_task(go_on())
+    await snapshots.keep(state, head)
+    assert store.kept == [head.version]
+    assert await snapshots.newest() == (state, head)
+    await going_on
