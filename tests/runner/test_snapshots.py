@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -21,6 +20,7 @@ from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import Reply, call
+from tests.harness.beside_the_loop import beside_the_loop
 from tests.processes.agents.interposed import Interposed
 from tests.runner.kit import Crash, HandClock, agent_of, crash_at
 
@@ -187,32 +187,19 @@ async def test_given_a_snapshot_of_no_use_then_the_events_are_folded(store: Watc
 async def test_given_a_long_snapshot_then_it_is_made_and_opened_while_the_loop_goes_on(store: Watched) -> None:
     await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
     state, head = await fold_stream(AGENT, store, "agent:s")
-    has_begun, goes_on, long = asyncio.Event(), threading.Event(), os.urandom(2**20).hex().encode()
-    loop = asyncio.get_running_loop()
+    lines = [b"%d" % state.version, os.urandom(2**20).hex().encode()]
 
-    def until_the_loop_goes_on() -> None:
-        loop.call_soon_threadsafe(has_begun.set)
-        assert goes_on.wait(60)
-        goes_on.clear()
+    @beside_the_loop
+    def dump(dumped: AgentState) -> list[bytes]:
+        assert dumped is state
+        return lines
 
-    def dump(state: AgentState) -> list[bytes]:
-        until_the_loop_goes_on()
-        return [b"%d" % state.version, long]
-
-    def load(lines: Iterable[bytes]) -> AgentState:
-        until_the_loop_goes_on()
-        assert list(lines) == [b"%d" % head.version, long]
+    @beside_the_loop
+    def load(loaded: Iterable[bytes]) -> AgentState:
+        assert list(loaded) == lines
         return state
 
-    async def go_on() -> None:
-        for _ in range(2):
-            await has_begun.wait()
-            has_begun.clear()
-            goes_on.set()
-
     snapshots = Snapshots(AGENT._replace(snapshots=SnapshotCodec("slow.1", dump, load)), store, "agent:s")
-    going_on = asyncio.create_task(go_on())
     await snapshots.keep(state, head)
     assert store.kept == [head.version]
     assert await snapshots.newest() == (state, head)
-    await going_on
