@@ -87,7 +87,7 @@ class Archived:
 
 @dataclass(frozen=True)
 class _File:
-    """What the header of a file says, and the lines behind it, which can be read once."""
+    """The header of a file, and the lines behind it, which can be read once."""
 
     source: Path
     stream: str
