@@ -32,6 +32,7 @@ from steptrail.interfaces.http.sse import End, event_source
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
+from steptrail.projections.ui.models import UiModel
 from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
@@ -177,25 +178,19 @@ class _Endpoints:
 
     async def conversation(self, request: "Request") -> "Response":
         """Answer with the stored conversation."""
-        from starlette.responses import Response
-
         session = await self._admitted(request)
         with _refusing():
             state = await self.trail.session(session).state()
-        shown = ui_conversation(state, self.ui)
-        return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return await _whole(lambda: ui_conversation(state, self.ui))
 
     async def run(self, request: "Request") -> "Response":
         """Answer with the stored run of a workflow."""
-        from starlette.responses import Response
-
         from steptrail.projections.ui.flow import ui_flow
 
         flow = self.trail.flow(id_of(await self._admitted(request)))
         with _refusing():
             history = await flow.history()
-        shown = ui_flow(flow.id, history, self.ui)
-        return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return await _whole(lambda: ui_flow(flow.id, history, self.ui))
 
     async def _sent(self, messages: SessionMessages, end: End) -> "AsyncGenerator[ServerSentEvent]":
         from sse_starlette import ServerSentEvent
@@ -279,6 +274,14 @@ def _no(request: "Request", refused: Exception) -> "Response":
     del request
     status = cast("_Refused", refused).status
     return JSONResponse({"error": status.phrase.lower()}, status_code=status)
+
+
+async def _whole(made: Callable[[], UiModel]) -> "Response":
+    """Answer with all of a session or a run. That of a long one is made in a thread: it may take seconds."""
+    from starlette.responses import Response
+
+    body = await asyncio.to_thread(lambda: made().to_json())
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[BroadcastEnvelope]:

@@ -7,7 +7,7 @@ compares it with the one that the store remembers of the stream that was erased.
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -63,24 +63,8 @@ class Archived:
     @classmethod
     def load(cls, path: Path | str) -> "Archived":
         """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
-        source = Path(path)
-        about, lines = lines_of(source, if_empty="it is no archived session")
-        _check(source, about)
-        try:
-            stream, expected, digest = str(about["stream"]), int(about["events"]), bytes.fromhex(about["digest"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise NotARecording(f"the header of {source} is damaged: {error}") from error
-        chain, commits = _Chain(stream), list[Commit]()
-        for number, line in enumerate(lines, start=2):
-            commits += chain.add(record_of(source, number, stream, line))
-        commits += chain.end()
-        if not commits:
-            raise NotARecording(f"{source} holds no events")
-        if chain.head.version != expected:
-            raise NotARecording(f"{source} holds {chain.head.version} events and says that there are {expected}")
-        if chain.head.digest != digest:
-            raise NotARecording(f"{source} is not what was archived: its events do not come to its digest")
-        return cls(stream, digest, tuple(commits))
+        file = _File.of(Path(path))
+        return cls(file.stream, file.digest, tuple(file.commits()))
 
     async def restore(self, store: EventStore) -> None:
         """Store it in a store in which it is not. May be repeated, also after a crash.
@@ -99,6 +83,49 @@ class Archived:
                 head = await store.append(self.stream, head, commit)
         except ConcurrencyConflict as error:
             raise ConfigurationError(f"another session {name} is in this store already") from error
+
+
+@dataclass(frozen=True)
+class _File:
+    """The header of a file, and the lines behind it, which can be read once."""
+
+    source: Path
+    stream: str
+    events: int
+    digest: bytes
+    lines: Iterator[bytes]
+
+    @classmethod
+    def of(cls, source: Path) -> "_File":
+        """Read a header."""
+        about, lines = lines_of(source, if_empty="it is no archived session")
+        _check(source, about)
+        try:
+            return cls(source, str(about["stream"]), int(about["events"]), bytes.fromhex(about["digest"]), lines)
+        except (KeyError, TypeError, ValueError) as error:
+            raise NotARecording(f"the header of {source} is damaged: {error}") from error
+
+    @classmethod
+    def proved(cls, source: Path) -> "_File":
+        """Read a file to its end and prove it. Its events, which may not have room in memory, are not kept."""
+        file = cls.of(source)
+        for _ in file.commits():
+            pass
+        return file
+
+    def commits(self) -> Iterator[Commit]:
+        """Yield the commits. Raises `NotARecording` in the end, where they are not what the header says."""
+        chain = _Chain(self.stream)
+        for number, line in enumerate(self.lines, start=2):
+            yield from chain.add(record_of(self.source, number, self.stream, line))
+        yield from chain.end()
+        if not chain.head.version:
+            raise NotARecording(f"{self.source} holds no events")
+        if chain.head.version != self.events:
+            found = chain.head.version
+            raise NotARecording(f"{self.source} holds {found} events and says that there are {self.events}")
+        if chain.head.digest != self.digest:
+            raise NotARecording(f"{self.source} is not what was archived: its events do not come to its digest")
 
 
 async def unarchived(trail: "Steptrail", archived: Iterable[Archived]) -> None:
@@ -192,7 +219,7 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         await _write_and_prove(store, beside, stream, header)
         if not _is_named(beside, path):
             # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
-            there = await asyncio.to_thread(Archived.load, path)
+            there = await asyncio.to_thread(_File.proved, path)
             if there.stream != stream or there.digest != await store.digest(stream, there.events):
                 raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
             beside.replace(path)
@@ -208,11 +235,11 @@ async def _write_and_prove(store: EventStore, beside: Path, stream: str, header:
         while not is_end:
             page = await store.read(stream, after=head, limit=_PAGE)
             head, is_end = page.head, page.is_end
-            await asyncio.to_thread(file.writelines, [line_of(record) for record in page.records])
+            await asyncio.to_thread(file.writelines, map(line_of, page.records))
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
     # What is erased next is nowhere else: it is read from the file first, and proved.
-    await asyncio.to_thread(Archived.load, beside)
+    await asyncio.to_thread(_File.proved, beside)
 
 
 def _is_named(beside: Path, path: Path) -> bool:

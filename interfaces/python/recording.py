@@ -143,22 +143,28 @@ def line_of(record: Recorded[Event]) -> bytes:
     return b'{"version":%d,"commit":%s,"type":"%s","state":%s}\n' % (record.version, orjson.dumps(commit), name, state)
 
 
-def lines_of(source: Path, *, if_empty: str) -> tuple[dict[str, Any], Sequence[bytes]]:
-    """Return the header of a file that holds a stream, empty if it is no object, and the lines behind it.
+def lines_of(source: Path, *, if_empty: str) -> tuple[dict[str, Any], Iterator[bytes]]:
+    """Return the header of a file that holds a stream, empty if it is no object, and read the lines behind it.
 
     Raises `NotARecording` for a file that cannot be read, or is empty.
     """
-    try:
-        header, *lines = source.read_bytes().splitlines()
-    except OSError as error:
-        raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise NotARecording(f"{source} is empty: {if_empty}") from error
+    lines = _read(source)
+    header = next(lines, None)
+    if header is None:
+        raise NotARecording(f"{source} is empty: {if_empty}")
     try:
         found: object = orjson.loads(header)
     except orjson.JSONDecodeError:
         found = None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}, lines
+
+
+def _read(source: Path) -> Iterator[bytes]:
+    try:
+        with source.open("rb") as file:
+            yield from (line.rstrip(b"\r\n") for line in file)
+    except OSError as error:
+        raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
 
 
 def _check(source: Path, about: Mapping[str, Any]) -> None:

@@ -38,16 +38,29 @@ async def pages(
     The pages of a fork's past come before its own. If `after` is a head, and not just a version, the digests of all
     records are verified from there on. Raises `CorruptRecord`, also when the past that a fork names does not exist.
     """
+    is_begin = not (after if isinstance(after, int) else after.version)
+    async for records, head in _own_pages(machine, store, stream, after=after, at=at, most=most):
+        if is_begin:
+            async for page in _past(machine, store, stream, records, is_sound=not isinstance(after, int)):
+                yield page
+            is_begin = False
+        yield records, head
+
+
+async def _own_pages(
+    machine: Machine[Any, Any, E, Any],
+    store: EventStore,
+    stream: str,
+    *,
+    after: int | StreamHead,
+    at: int | None,
+    most: int = _PAGE,
+) -> AsyncGenerator[tuple[Sequence[Recorded[E]], StreamHead]]:
     while True:
         version = after if isinstance(after, int) else after.version
         limit = most if at is None else min(most, at - version)
         stored = await store.read(stream, after=after, limit=limit)
-        records = typed_records(machine, stored.records[:limit])
-        past = machine.forked_from(records[0].event) if records and version == 0 else None
-        if past is not None:
-            async for page in _past(machine, store, stream, records[0], past, is_sound=not isinstance(after, int)):
-                yield page
-        yield records, stored.head
+        yield typed_records(machine, stored.records[:limit]), stored.head
         if stored.is_end or (at is not None and stored.head.version >= at):
             return
         after = stored.head.version if isinstance(after, int) else stored.head
@@ -69,14 +82,12 @@ async def history_of_types(
 ) -> Sequence[Recorded[E]]:
     """Return those records of `history` whose stored type is one of `types`. No others are decoded, but the first."""
     found: list[Recorded[E]] = []
-    first = typed_records(machine, (await store.read(stream, limit=1)).records)
-    past = machine.forked_from(first[0].event) if first else None
-    if past is not None:
-        found += await history_of_types(machine, store, past.stream, types, at=past.version)
-    async for _, _, record in store.log(stream=stream, types=types):
-        if at is not None and record.version > at:
-            break
-        found += typed_records(machine, [record])
+    forks = await _forks(machine, store, stream, (await store.read(stream, limit=1)).records)
+    for part, upto in (*((past.stream, past.version) for *_, past in forks), (stream, at)):
+        async for _, _, record in store.log(stream=part, types=types):
+            if upto is not None and record.version > upto:
+                break
+            found += typed_records(machine, [record])
     return found
 
 
@@ -86,24 +97,43 @@ def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded
     return cast("Sequence[Recorded[E]]", records)
 
 
+async def _forks(
+    machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, records: Sequence[Recorded[Event]]
+) -> Sequence[tuple[str, Recorded[E], StreamVersion]]:
+    """Return each fork from the oldest to `stream`, which begins with `records`: its name, its first record, its past.
+
+    They are found one after the other, and not each inside the last, because a session may be forked any number of
+    times. Raises `CorruptRecord` for a fork that goes on from itself.
+    """
+    found: dict[str, tuple[Recorded[E], StreamVersion]] = {}
+    while (first := typed_records(machine, records[:1])) and (past := machine.forked_from(first[0].event)):
+        found[stream] = first[0], past
+        if past.stream in found:
+            why = f"it goes on from {past.stream}, which goes on from it"
+            raise CorruptRecord(stream, first[0].version, first[0].event.TYPE, why)
+        stream = past.stream
+        records = (await store.read(stream, limit=1)).records
+    return [(each, *fork) for each, fork in reversed(found.items())]
+
+
 async def _past(
     machine: Machine[Any, Any, E, Any],
     store: EventStore,
     stream: str,
-    fork: Recorded[E],
-    past: StreamVersion,
+    records: Sequence[Recorded[E]],
     *,
     is_sound: bool,
 ) -> AsyncGenerator[tuple[Sequence[Recorded[E]], StreamHead]]:
-    reached, end = 0, EMPTY_STREAM
-    async for records, end in pages(
-        machine, store, past.stream, after=EMPTY_STREAM if is_sound else 0, at=past.version
-    ):
-        reached = records[-1].version if records else reached
-        yield records, end
-    if reached != past.version:
-        why = f"it goes on from event {past.version} of {past.stream}, which ends at {reached}"
-        raise CorruptRecord(stream, fork.version, fork.event.TYPE, why)
-    if is_sound and past.digest not in {"", end.digest.hex()}:
-        why = f"it goes on from event {past.version} of {past.stream}, which has changed"
-        raise CorruptRecord(stream, fork.version, fork.event.TYPE, why)
+    for each, fork, past in await _forks(machine, store, stream, records):
+        reached, end = 0, EMPTY_STREAM
+        async for page, end in _own_pages(
+            machine, store, past.stream, after=EMPTY_STREAM if is_sound else 0, at=past.version
+        ):
+            reached = page[-1].version if page else reached
+            yield page, end
+        if reached != past.version:
+            why = f"it goes on from event {past.version} of {past.stream}, which ends at {reached}"
+            raise CorruptRecord(each, fork.version, fork.event.TYPE, why)
+        if is_sound and past.digest not in {"", end.digest.hex()}:
+            why = f"it goes on from event {past.version} of {past.stream}, which has changed"
+            raise CorruptRecord(each, fork.version, fork.event.TYPE, why)

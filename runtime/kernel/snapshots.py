@@ -4,17 +4,22 @@ Deleting a snapshot loses no data. One is kept after a commit: when the stream h
 a run ends and the stream has grown by a quarter since, or when its owner has just folded many events. So snapshots cost
 a small part of the run, or of the fold that they save. If a snapshot has any fault, the events are folded instead. If
 keeping one fails, the run goes on.
+
+A snapshot is made, and a long one opened, in a thread of its own: that may take seconds, for which whatever else the
+event loop does would have to wait.
 """
 
 import logging
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.machine import FoldedState, Machine, SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 S = TypeVar("S", bound=FoldedState)
 
@@ -30,6 +35,10 @@ _BARE = -zlib.MAX_WBITS
 """Without the checksum of zlib: the seal of a snapshot is one."""
 _PIECE = 4_096
 """How many bytes are unpacked at a time. A text of megabytes would take as long to make room for as to unpack."""
+
+_LONG = 512 * 1024
+"""So many bytes take longer to open than a thread takes to begin: they are the text of some 2,000 steps."""
+_THREAD = "steptrail-snapshot"
 
 _log = logging.getLogger("steptrail.store")
 
@@ -53,8 +62,9 @@ class Snapshots(Generic[S]):
             snapshot = await self._store.snapshot(self._stream)
             if snapshot is None or (at is not None and snapshot.head.version > at):
                 return None
-            state = restore(self._codec, snapshot)
-        except (StoreError, ValueError) as error:
+            opened = partial(restore, self._codec, snapshot)
+            state = opened() if len(snapshot.state) < _LONG else await run_in_thread(opened, name=_THREAD)
+        except (StoreError, ValueError, RuntimeError) as error:  # the last where no thread can be started
             _log.info("the snapshot of %s is not used: %s", self._stream, error)
             return None
         if state is None:
@@ -80,12 +90,12 @@ class Snapshots(Generic[S]):
         """Keep a snapshot of the state that was committed as `head`. Raises only a cancellation."""
         # Noted first, so that a snapshot that cannot be kept is not tried again after each commit.
         self._newest = self._folded = head.version
-        if self._codec is None:
+        if (codec := self._codec) is None:
             return
         try:
-            data = packed(self._codec.dump(state))
+            data = await run_in_thread(lambda: packed(codec.dump(state)), name=_THREAD)
             if len(data) <= _LARGEST:
-                await self._store.keep_snapshot(self._stream, Snapshot(head, self._codec.format, data))
+                await self._store.keep_snapshot(self._stream, Snapshot(head, codec.format, data))
         except Exception as error:
             _log.warning("no snapshot of %s was kept: %s", self._stream, error)
 

@@ -10,7 +10,9 @@ import pytest
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.prices import PriceTable
 from steptrail.inspector import inspector
+from steptrail.interfaces.cli.kinds import KindShown, kind_shown
 from steptrail.testing import ScriptedModel, call
+from tests.harness.beside_the_loop import beside_the_loop
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk, search
 from tests.inspector.test_pages import words
@@ -20,6 +22,16 @@ from tests.inspector.test_security import of_acme
 def changes(page: str) -> list[tuple[str, str]]:
     """Return the changes that a page shows, each with its class of the style sheet."""
     return [(tone, unescape(said)) for tone, said in re.findall(r'<li class="(\w+)"><code>(.*?)</code>', page)]
+
+
+async def test_a_state_is_written_out_while_the_loop_goes_on(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(stream: str) -> KindShown:
+        really = kind_shown(stream)
+        return really._replace(state_data=beside_the_loop(really.state_data))
+
+    monkeypatch.setattr("steptrail.interfaces.http.inspector.state.kind_shown", shown)
+    async with opened() as client:
+        assert changes((await client.get("/state/failed?at=20&from=11")).text)
 
 
 @pytest.mark.acceptance("8.6-17")

@@ -1,7 +1,8 @@
 """When a run keeps snapshots, what reads them, and that they change nothing but the time it takes."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
@@ -12,11 +13,14 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import StoredStream
+from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import Reply, call
+from tests.harness.beside_the_loop import beside_the_loop
 from tests.processes.agents.interposed import Interposed
 from tests.runner.kit import Crash, HandClock, agent_of, crash_at
 
@@ -180,3 +184,24 @@ async def test_given_a_snapshot_of_no_use_then_the_events_are_folded(store: Watc
     await store.inner.keep_snapshot("agent:s", damaged)
     assert await store.inner.snapshot("agent:s") == damaged
     assert await fold_stream(AGENT, store.inner, "agent:s") == (whole, head)
+
+
+async def test_given_a_long_snapshot_then_it_is_made_and_opened_while_the_loop_goes_on(store: Watched) -> None:
+    await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
+    state, head = await fold_stream(AGENT, store, "agent:s")
+    lines = [b"%d" % state.version, os.urandom(2**20).hex().encode()]
+
+    @beside_the_loop
+    def dump(dumped: AgentState) -> list[bytes]:
+        assert dumped is state
+        return lines
+
+    @beside_the_loop
+    def load(loaded: Iterable[bytes]) -> AgentState:
+        assert list(loaded) == lines
+        return state
+
+    snapshots = Snapshots(AGENT._replace(snapshots=SnapshotCodec("slow.1", dump, load)), store, "agent:s")
+    await snapshots.keep(state, head)
+    assert store.kept == [head.version]
+    assert await snapshots.newest() == (state, head)

@@ -10,7 +10,9 @@ from steptrail import Steptrail
 from steptrail.broadcasting.asgi import event_stream
 from steptrail.interfaces.python.flow import Flow
 from steptrail.interfaces.python.session import Session
+from steptrail.ui import ui_conversation, ui_flow
 from steptrail.workflow import Workflow
+from tests.harness.beside_the_loop import beside_the_loop
 from tests.harness.hands import change_by_hand
 from tests.web.served import agent_with
 
@@ -41,6 +43,19 @@ async def test_a_damaged_record_is_a_fault_of_the_store_and_is_named_in_the_log(
     async with Steptrail.open(url) as trail:
         assert await fetched(trail, path) == (503, {"error": "service unavailable"})
     assert "3" in caplog.text
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_what_is_shown_is_made_while_the_loop_goes_on(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    monkeypatch.setattr("steptrail.interfaces.http.event_streams.ui_conversation", beside_the_loop(ui_conversation))
+    monkeypatch.setattr("steptrail.projections.ui.flow.ui_flow", beside_the_loop(ui_flow))
+    async with Steptrail.open(url) as trail:
+        status, shown = await fetched(trail, path)
+    assert (status, shown["status"]) == (200, "completed")
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/sessions/told/events", "/flows/told/events"])

@@ -1,5 +1,6 @@
 """The state of a run after any of its events: a real fold, shown in parts of known size, and what it changed."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -68,7 +69,9 @@ async def state_at(
 async def _data(trail: Steptrail, stream: str, at: int) -> JsonValue:
     shown, handle = kind_shown(stream), trail.handle(stream_name(stream))
     state: Any = await handle.state(at=at)
-    return dict(shown.state_data(state, await handle.history(at=at, types=shown.types)))
+    history = await handle.history(at=at, types=shown.types)
+    # All of the state, of which the page has the last entries: that of a long run takes seconds to write.
+    return await asyncio.to_thread(lambda: dict(shown.state_data(state, history)))
 
 
 def shown_changes(masking: Masking, before: JsonValue, after: JsonValue) -> tuple[Sequence[ShownChange], bool]:

@@ -1,12 +1,14 @@
-"""A long session is opened a page at a time: what is held is its state, not its history."""
+"""A long session is opened and archived a page at a time: what is held is its state or a page, not its history."""
 
 import asyncio
 import os
 import tracemalloc
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
@@ -32,6 +34,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.archive import Archived, archive_streams, file_of
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 
@@ -42,6 +45,7 @@ EVENTS, LITTLE_MORE = (100_000, 1.2) if IS_NIGHT else (20_000, 2.0)
 The whole of the shorter session would be five times its state.
 """
 STREAM = "agent:long"
+STEPS, LARGE = 1_000, 40_000
 
 
 def history() -> Iterator[AgentEvent]:
@@ -102,6 +106,26 @@ async def url(store_url: str) -> str:
         head = await store.append(STREAM, head, Commit(CommitHead(commit_id=f"c{head.version}", actor="me"), page))
     await store.close()
     return store_url
+
+
+async def test_an_archive_is_written_and_proved_without_the_session_in_memory(tmp_path: Path) -> None:
+    store, head = open_store(f"sqlite:///{tmp_path / 'runs.db'}", durability="normal"), EMPTY_STREAM
+    large = (
+        structs.replace(event, result=f"{number} {'x' * LARGE}") if isinstance(event, ToolExecutionCompleted) else event
+        for number, event in enumerate(history())
+    )
+    while head.version < 8 * STEPS:
+        page = tuple((head.version + i, event) for i, event in enumerate(islice(large, 400)))
+        head = await store.append(STREAM, head, Commit(CommitHead(commit_id=f"c{head.version}", actor="me"), page))
+    tracemalloc.start()
+    try:
+        await archive_streams(store, tmp_path, [STREAM])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert Archived.load(file_of(tmp_path, STREAM)).events == head.version
+    assert peak < STEPS * LARGE / 2
+    await store.close()
 
 
 async def opened(address: str) -> tuple[int, int]:

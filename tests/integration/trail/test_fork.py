@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.errors import CommandRejected, ConfigurationError, CorruptRecord, SessionNotFound
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.events import SessionForked, StepCompleted
 from steptrail.projections.stop_reasons import STOP_REASON_TYPES
 from steptrail.runtime.agent.agent import Agent
@@ -14,6 +16,8 @@ from steptrail.testing import Reply, ScriptedModel, call
 from tests.harness.hands import by_hand
 
 EFFECTS: list[str] = []
+CHAIN = 500
+"""Where each fork was read inside the one that goes on from it, Python had no room for so many."""
 
 
 @tool(effect=ToolEffect.KEYED)
@@ -73,6 +77,42 @@ async def test_the_past_is_shared_and_not_copied(store_url: str) -> None:
         assert list(await fork.history(types=[SessionForked.TYPE])) == [own]
         assert list(await trail.session("s").history(types=STOP_REASON_TYPES, at=ends[0].version)) == ends[:1]
         assert (await fork.state()).total_usage == (await trail.session("s").state()).total_usage
+
+    await on_a_store(store_url, scenario)
+
+
+async def test_a_session_can_be_forked_from_a_fork_any_number_of_times(store_url: str) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        past, store = await trail.session("s").events(), trail.store
+        (own,) = await (await trail.session("s").fork(session="f1")).events()
+        assert isinstance(own.event, SessionForked)
+        for number in range(1, CHAIN):
+            begun = await store.read(f"agent:f{number}")
+            forked = structs.replace(own.event, source=f"f{number}", version=1, digest=begun.head.digest.hex())
+            head = CommitHead(commit_id=f"c{number}", actor="ana")
+            await store.append(f"agent:f{number + 1}", EMPTY_STREAM, Commit(head, ((own.at, forked),)))
+        last = trail.session(f"f{CHAIN}")
+        assert len(await last.history()) == len(past) + CHAIN
+        assert len(await last.history(types=[SessionForked.TYPE])) == CHAIN
+        assert (await last.why()).status == "completed"
+        said = await (await last.fork(session="f")).send(desk("", "", "", "Both, still."), "And now?")
+        assert said.output == "Both, still."
+
+    await on_a_store(store_url, scenario)
+
+
+async def test_a_fork_that_goes_on_from_itself_is_damage(store_url: str) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        (own,) = await (await trail.session("s").fork(session="f")).events()
+        assert isinstance(own.event, SessionForked)
+        forked = structs.replace(own.event, source="g", version=1)
+        await trail.store.append(
+            "agent:g", EMPTY_STREAM, Commit(CommitHead(commit_id="c", actor="ana"), ((own.at, forked),))
+        )
+        with pytest.raises(CorruptRecord, match="it goes on from agent:g, which goes on from it"):
+            await trail.session("g").state()
+        with pytest.raises(CorruptRecord, match="it goes on from agent:g, which goes on from it"):
+            await trail.session("g").history(types=[SessionForked.TYPE])
 
     await on_a_store(store_url, scenario)
 
