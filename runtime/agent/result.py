@@ -76,7 +76,7 @@ class RunResult(Result[AgentState], Generic[OutputT_co]):
     def __repr__(self) -> str:
         """Return the status of the session, and the error if one decided."""
         said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
-        said += [f"{self.state.step_count} steps", *([str(self.error)] if self.error is not None else [])]
+        said += [f"steps: {self.state.step_count}", *([str(self.error)] if self.error is not None else [])]
         return f"<RunResult {self.session_id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self) -> Self:

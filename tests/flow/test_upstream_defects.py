@@ -12,7 +12,7 @@ from steptrail.domain.flow.events import (
     NodeFailureRecorded,
 )
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.errors import CommandRejected, ConfigurationError
+from steptrail.errors import CommandRejected, ConfigurationError, ExecutionFailed
 from steptrail.testing import ScriptedModel, say
 from steptrail.tools import ToolRetry
 from steptrail.workflow import (
@@ -132,7 +132,22 @@ async def test_a_recorded_failure_is_no_clean_success_and_nulls_a_stale_output(t
     assert result.envelope.vars == {"out": None, "out_error": "no"}
     assert [event.node for event in events if isinstance(event, NodeFailureRecorded)] == ["a"]
     assert "a" not in [event.node for event in events if isinstance(event, NodeCompleted)]
-    assert repr(result) == "<FlowResult 'f': completed, completed, 1 errors>"
+    assert repr(result) == "<FlowResult 'f': completed, completed, recorded errors: 1>"
+
+
+async def test_a_result_that_failed_says_at_which_node_of_what_and_where() -> None:
+    def pick(seen: Envelope) -> object:
+        return seen.input["price"]
+
+    flow = Workflow("t").function("read", lambda seen: seen.input).function("pick", pick).chain("read", "pick").build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, {"cents": 3}, session="f")
+    assert result.error is not None
+    assert str(result.error).startswith("pick: KeyError: 'price' (")
+    assert str(result.error).endswith("in pick)")
+    assert repr(result) == f"<FlowResult 'f': failed, error, {result.error}>"
+    with pytest.raises(ExecutionFailed, match="node pick: KeyError: 'price' "):
+        result.raise_for_stop()
 
 
 async def test_a_node_behind_a_failure_sees_it_and_one_beside_it_does_not() -> None:
