@@ -189,7 +189,7 @@ class Attempts:
             node=key[0],
             visit=key[1],
             attempt=task.attempt,
-            item=key[2],
+            index=key[2],
             deadline_seconds=timeout,
             context=run.started.context,
             resources=self.resources,

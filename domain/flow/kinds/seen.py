@@ -66,6 +66,7 @@ class Seen:
             artifacts=self.artifacts,
             errors=self.errors,
             trace=self.trace,
+            item=self.item,
         )
 
 
