@@ -55,6 +55,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
     ) -> RunResult[OutputT]:
         """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
@@ -63,11 +64,13 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         next boundary and keeps the run going; where another process runs it, this returns as soon as the message is
         stored, with the status `in_progress`. Of messages sent at the same moment none is lost: they are stored in the
         order of their commits. With a `key` the same message is said once, however often it is sent. An execution that
-        begins with it has the `context`, or else that of the one before. Raises `CommandRejected` for a key that came
-        with something else, and while an execution with another context is open.
+        begins with it has the `context`, or else that of the one before; from there on the session has the entries of
+        `metadata`, such as its `tenant`. Raises `CommandRejected` for a key that came with something else, and while an
+        execution with another context is open.
         """
         given, said = an_agent(agent), a_message(text)
-        return await self._control.send(given, said, by=by, key=key, context=a_context(given, context))
+        stored = a_context(given, context)
+        return await self._control.send(given, said, by=by, key=key, metadata=metadata, context=stored)
 
     async def post(
         self,
@@ -76,6 +79,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
     ) -> RunResult[JsonValue]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
@@ -85,7 +89,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         """
         given, said = an_agent(agent), a_message(text)
         stored = a_context(given, context)
-        return RunResult(await self._control.post(given, said, by=by, key=key, context=stored))
+        return RunResult(await self._control.post(given, said, by=by, key=key, metadata=metadata, context=stored))
 
     async def retry(
         self,
@@ -171,6 +175,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
     ) -> RunStream[AgentEvent, RunResult[OutputT]]:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`, `send` and `resume`."""
@@ -180,7 +185,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
             watched = Session(env, session_id, on_commit, on_update)
             if text is None:
                 return await watched.resume(agent, by=by, context=context)
-            return await watched.send(agent, text, by=by, key=key, context=context)
+            return await watched.send(agent, text, by=by, key=key, metadata=metadata, context=context)
 
         return RunStream(work)
 

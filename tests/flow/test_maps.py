@@ -200,7 +200,7 @@ async def test_a_map_is_held_again_by_a_retry_and_keeps_the_items_that_have_ende
 async def test_a_map_that_has_begun_takes_no_list_of_another_length(given: dict[str, Any]) -> None:
     tries: list[Any] = []
 
-    async def act(seen: Envelope, context: NodeContext) -> JsonValue:
+    async def act(seen: Envelope, context: NodeContext) -> object:
         tries.append(context.index)
         if tries == [0, 1]:
             raise ValueError("no")
