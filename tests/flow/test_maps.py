@@ -415,3 +415,15 @@ async def test_what_runs_below_a_map_that_has_failed_is_stopped_while_the_run_go
         asked = [question.node for question in await trail.inbox()]
         reasons = [row.stop_reason for row in await trail.runs() if row.status is ExecutionStatus.STOPPED]
     assert (result.status, rows, asked, len(reasons)) == (ExecutionStatus.WAITING, {"stopped", "failed"}, ["end"], 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({}, "there is nothing at 'items': 'vars' has nothing"), ({"items": {"a": 1}}, "what is at 'items' is no list")],
+)
+async def test_a_map_without_a_list_says_what_is_there(given: dict[str, Any], said: str) -> None:
+    flow = mapped([])
+    async with trail_of() as trail:
+        result = await trail.run(flow, vars=given, session="f")
+    assert result.error is not None
+    assert (result.error.failure, result.error.message) == ("config", said)
