@@ -313,3 +313,10 @@ async def test_a_step_is_held_beside_others_that_run_on() -> None:
     async with trail_of(clock) as trail:
         result = await trail.run(built, session="f", options=RunOptions(pause_before=("x",), longest_wait=0.0))
         assert (result.status, world.done) == (ExecutionStatus.WAITING, {"y": 1})
+
+
+@pytest.mark.parametrize("named", ["receipt.id", "vars.receipt.id"])
+async def test_the_result_of_a_workflow_is_named_as_any_other_path(named: str) -> None:
+    flow = Workflow("t", result=named).function("pay", lambda _: {"id": 7}, output="receipt").noop("end")
+    result, _ = await played(flow.chain("pay", "end").build())
+    assert result.output == 7
