@@ -24,3 +24,11 @@ async def test_agents_workflows_and_handles_say_what_they_are() -> None:
             "<Session 's-1'>",
             "<Flow 'f-1'>",
         ]
+
+
+def test_a_blocking_handle_says_of_what() -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        assert [repr(trail.session("s")), repr(trail.flow("f"))] == [
+            "<blocking <Session 's'>>",
+            "<blocking <Flow 'f'>>",
+        ]
