@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steptrail.projections.explanation import AgentExplanation  # noqa: F401 - it is used as text, as a type argument
 
 
-class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResult[JsonValue]]):
+class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResult[Any]]):
     """A handle on one session of an agent, from any process. Holds nothing open."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         super().__init__(environment, self._control.stream)
         self.session_id = session_id
 
-    def _standing_at(self, state: AgentState) -> RunResult[JsonValue]:
+    def _standing_at(self, state: AgentState) -> RunResult[Any]:
         return RunResult(state)
 
     async def send(
@@ -81,7 +81,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
-    ) -> RunResult[JsonValue]:
+    ) -> RunResult[Any]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
 
         While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
@@ -125,7 +125,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
-    ) -> RunResult[JsonValue]:
+    ) -> RunResult[Any]:
         """Have a worker retry the last execution; this needs no agent, and runs nothing here.
 
         It is the new execution of `retry`, begun with the agent as it is recorded. The session is `pending` until a
@@ -197,7 +197,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         by: str = "user",
         result: JsonValue = None,
         message: str | None = None,
-    ) -> RunResult[JsonValue]:
+    ) -> RunResult[Any]:
         """Say what became of a parked call; the session goes on at the next `resume`.
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
@@ -210,7 +210,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
 
     @overload
-    async def result(self) -> RunResult[JsonValue]: ...
+    async def result(self) -> RunResult[Any]: ...
     @overload
     async def result(self, agent: Agent[OutputT, Any]) -> RunResult[OutputT]: ...
     async def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:
