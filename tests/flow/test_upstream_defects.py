@@ -182,8 +182,7 @@ async def test_what_a_failed_try_has_changed_is_seen_by_nobody() -> None:
     def work(seen: Envelope) -> int:
         nonlocal tries
         tries += 1
-        before = seen.vars["list"]
-        assert isinstance(before, list)
+        before: list[int] = seen.vars["list"]
         before.append(tries)
         if tries == 1:
             raise ConnectionError("away")
