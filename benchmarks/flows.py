@@ -201,7 +201,7 @@ class _Work:
         self._fails, self._running, self.at_most = fails, 0, 0
 
     async def __call__(self, _: Envelope, context: NodeContext) -> int:
-        number = int(context.node[1:]) if context.item is None else context.item
+        number = int(context.node[1:]) if context.index is None else context.index
         self._running += 1
         self.at_most = max(self.at_most, self._running)
         await asyncio.sleep(0)

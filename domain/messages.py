@@ -168,8 +168,8 @@ class Message(Value, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text of the message: its text parts, joined."""
-        return text_of(self.parts)
+        """The text of the message: its text parts, and what the model is shown of results of tools, joined."""
+        return "".join([part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)])
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:

@@ -13,7 +13,7 @@ from typing import cast
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row
+from steptrail.domain.kernel.given import a_row, one_of
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
@@ -24,9 +24,10 @@ Reply = str | ModelReply | Exception | Callable[[ModelRequest], "str | ModelRepl
 _USAGE = Usage(input=10, output=5)
 
 
-def say(text: str, *, finish_reason: FinishReason = FinishReason.STOP, usage: Usage = _USAGE) -> ModelReply:
-    """Return a reply of text."""
-    return ModelReply(parts=(TextPart(text=text),), finish_reason=finish_reason, usage=usage)
+def say(text: str, *, finish_reason: str = FinishReason.STOP, usage: Usage = _USAGE) -> ModelReply:
+    """Return a reply of text. Raises `ConfigurationError` for a word that is no `FinishReason`."""
+    reason = one_of(FinishReason, finish_reason, "the reply", "the finish reasons")
+    return ModelReply(parts=(TextPart(text=text),), finish_reason=reason, usage=usage)
 
 
 def call(tool: str, /, **arguments: JsonValue) -> ModelReply:

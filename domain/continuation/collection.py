@@ -175,8 +175,8 @@ def voter(criterion: object) -> tuple[str, Voter]:
         name, decide = own_name(criterion), criterion.decide
         return name, lambda state: ContinuationEvaluation.from_decision(name, _decided(decide(state))).as_stored()
     raise ConfigurationError(
-        f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
-        "wrap a function in `CallableCriterion`"
+        f"{criterion!r} is not a criterion: it has neither `explain(state)`, which returns a `ContinuationEvaluation` "
+        "or None, nor `decide(state)`, which returns a `ContinuationDecision`; wrap a function in `CallableCriterion`"
     )
 
 

@@ -33,8 +33,8 @@ class Edge(Value, frozen=True, kw_only=True):
 class FlowDefinition(Value, frozen=True, kw_only=True):
     """A workflow. A run begins at the nodes of `entry`, and has the settings of `options` unless it brings its own.
 
-    `result` is the variable that is the output of a run; None for the output of the node that ended its branch last, by
-    the order of `nodes`.
+    `result` is the path of the variable that is the output of a run; None for the output of the node that ended its
+    branch last, by the order of `nodes`.
     """
 
     name: str

@@ -19,6 +19,7 @@ a warning: the run may bring it.
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from itertools import chain
 
 from steptrail.domain.flow.choices import route_faults
@@ -27,8 +28,19 @@ from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.port import NodeMeans
 from steptrail.domain.flow.kinds.seen import ROOTS
+from steptrail.domain.flow.kinds.templates import is_path
 from steptrail.domain.flow.kinds.values import text_of
-from steptrail.domain.flow.nodes import AgentNode, FlowNode, HumanNode, LlmNode, LlmRouterNode, MapNode, Node, NoopNode
+from steptrail.domain.flow.nodes import (
+    AgentNode,
+    FlowNode,
+    FunctionNode,
+    HumanNode,
+    LlmNode,
+    LlmRouterNode,
+    MapNode,
+    Node,
+    NoopNode,
+)
 from steptrail.domain.flow.policies import OnError
 from steptrail.domain.flow.side_by_side import written_side_by_side
 from steptrail.domain.flow.texts import text_faults
@@ -38,6 +50,8 @@ __all__ = ["Diagnostic", "diagnose", "diagnose_texts"]
 _PLACE = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _BILLED = (AgentNode, FlowNode, LlmNode, LlmRouterNode)
 _MOST_NAMED = 8
+_ALIKE = 0.75
+"""How alike the name of a result is to that of a variable that it is taken for a misspelt one."""
 
 
 def diagnose(definition: FlowDefinition, means: NodeMeans | None = None) -> tuple[Diagnostic, ...]:
@@ -45,7 +59,7 @@ def diagnose(definition: FlowDefinition, means: NodeMeans | None = None) -> tupl
 
     Without `means` the texts of nodes are not looked at.
     """
-    found = [*_of_names(definition), *_of_nodes(definition), *_of_edges(definition)]
+    found = [*_of_names(definition), *_of_the_result(definition), *_of_nodes(definition), *_of_edges(definition)]
     found += [] if means is None else diagnose_texts(enumerate(definition.nodes), means)
     if not any(each.code in {"GR-001", "GR-004", "GR-005", "GR-007", "FL-109"} for each in found):
         found += _of_ways(definition)
@@ -55,9 +69,29 @@ def diagnose(definition: FlowDefinition, means: NodeMeans | None = None) -> tupl
 def diagnose_texts(placed: Iterable[tuple[int, Node]], means: NodeMeans) -> Iterator[Diagnostic]:
     """Yield what is wrong with the texts of nodes, each given with its number, whatever leads from one to another."""
     nodes = [*placed]
-    written = {key for _, node in nodes for key in (node.output, *_written_beside(node)) if key is not None}
+    written = _written(node for _, node in nodes)
     for place, node in nodes:
         yield from text_faults(node, f"nodes[{place}]", written, means)
+
+
+def _written(nodes: Iterable[Node]) -> set[str]:
+    return {key for node in nodes for key in (node.output, *_written_beside(node)) if key is not None}
+
+
+def _of_the_result(definition: FlowDefinition) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the name of the result. A function may write a variable that no node names."""
+    said, written = definition.result, _written(definition.nodes)
+    if said is None or (root := said.removeprefix("vars.").partition(".")[0]) in written:
+        return
+    if not is_path(said):
+        why = f"the result is a path, and no template: {said!r}"
+        yield fault("FL-111", "result", why, "say a path such as `receipt.id`, without braces")
+        return
+    inner = (node.node if isinstance(node, MapNode) else node for node in definition.nodes)
+    may_be_written = any(isinstance(node, FunctionNode) for node in inner)
+    near = get_close_matches(root, written, 1, _ALIKE)
+    advice = f"did you mean {near[0]!r}?" if near else "name the output of a node, or leave it out"
+    yield fault("FL-112", "result", f"no node writes {root!r}", advice, is_warning=may_be_written or not near)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[int, int]:

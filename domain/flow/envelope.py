@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from steptrail.domain.base import Count, Positive, Value
 from steptrail.domain.failures import ErrorInfo
@@ -52,18 +52,24 @@ class NodeError(Value, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
 
     def __str__(self) -> str:
-        """Return the node, with the index of its item, and the last cause: `pay[3]: no such card`."""
-        item = "" if self.item is None else f"[{self.item}]"
-        return f"{self.node_id}{item}: {self.message}"
+        """Return the node, with the index of its item, and the last cause: `pay[3]: no such card`.
+
+        The cause has its class and its place where that is in your code: `pay: KeyError: 'card' (shop.py:7 in pay)`.
+        """
+        item, said = "" if self.item is None else f"[{self.item}]", self.message
+        if self.error is not None and self.error.frames:
+            said = said.removesuffix(self.error.message) + str(self.error)
+        return f"{self.node_id}{item}: {said}"
 
 
 class Envelope:
     """The view of a node, or the end of a run: the input, the variables, and what nodes have added. Read only.
 
-    Whatever is read from it is a copy, so to change it changes nothing else.
+    Whatever is read from it is a copy, so to change it changes nothing else. Values are any JSON; to type checkers they
+    are `Any`, as what `json.loads` returns is.
     """
 
-    __slots__ = ("_artifacts", "_errors", "_input", "_messages", "_trace", "_vars")
+    __slots__ = ("_artifacts", "_errors", "_input", "_item", "_messages", "_trace", "_vars")
 
     def __init__(
         self,
@@ -74,19 +80,25 @@ class Envelope:
         messages: Sequence[Message] = (),
         errors: Sequence[NodeError] = (),
         trace: Mapping[str, JsonValue] | None = None,
+        item: JsonValue = None,
     ) -> None:
         self._input, self._vars, self._trace = input, vars or {}, trace or {}
-        self._artifacts, self._messages, self._errors = artifacts, messages, errors
+        self._artifacts, self._messages, self._errors, self._item = artifacts, messages, errors, item
 
     @property
-    def input(self) -> JsonValue:
+    def input(self) -> Any:
         """The input of the run."""
         return copy.deepcopy(self._input)
 
     @property
-    def vars(self) -> dict[str, JsonValue]:
+    def vars(self) -> dict[str, Any]:
         """The variables, by key."""
         return copy.deepcopy(dict(self._vars))
+
+    @property
+    def item(self) -> Any:
+        """The item that a function of a map or a filter is called for; None elsewhere."""
+        return copy.deepcopy(self._item)
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -112,7 +124,7 @@ class Envelope:
         """Tell whether a failure was recorded."""
         return bool(self._errors)
 
-    def get(self, path: str, default: JsonValue = None) -> JsonValue:
+    def get(self, path: str, default: object = None) -> Any:
         """Return the variable at a path such as `plan.title`: it walks objects, then tries the path as one key."""
         is_there, value = found(self._vars, path)
         return copy.deepcopy(value) if is_there else default
@@ -120,7 +132,7 @@ class Envelope:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Envelope) and all(
             getattr(self, name) == getattr(other, name)
-            for name in ("input", "vars", "artifacts", "messages", "errors", "trace")
+            for name in ("input", "vars", "item", "artifacts", "messages", "errors", "trace")
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, which cannot be hashed

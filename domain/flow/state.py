@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import cast
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Envelope, NodeError
@@ -222,7 +223,7 @@ class FlowState:
         if run is None or graph is None:
             return None
         if graph.definition.result is not None:
-            return self.envelope.get(graph.definition.result)
+            return cast("JsonValue", self.envelope.get(graph.definition.result.removeprefix("vars.")))
         last = max(((graph.numbers[node], number) for number, node in run.ends.items()), default=None)
         if last is None:
             return None

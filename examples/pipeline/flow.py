@@ -13,6 +13,8 @@ process, a name is that of a provider, and without it a script speaks.
 import os
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from examples.common import choose_model
 from examples.pipeline.outside import Outside
 from steptrail.models import LocalModel, ModelDriver
@@ -25,8 +27,9 @@ WEEK = 7 * 24 * 3600.0
 
 def parse(envelope: Envelope) -> dict[str, str]:
     """Return the title of a document, which is its first line, and its text. Raises `ValueError` without either."""
-    given = envelope.input if isinstance(envelope.input, dict) else {}
-    title, _, text = str(given.get("document", "")).partition("\n")
+    given: JsonValue = envelope.input
+    document = given.get("document", "") if isinstance(given, dict) else ""
+    title, _, text = str(document).partition("\n")
     if not title.strip() or not text.strip():
         raise ValueError("a document has a title on its first line, and a text below it")
     return {"title": title.strip(), "text": text.strip()}

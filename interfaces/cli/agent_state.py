@@ -10,7 +10,7 @@ from steptrail.domain.base import full_form
 from steptrail.domain.failures import StepError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.messages import CitationPart, Message, ToolResultPart
+from steptrail.domain.messages import CitationPart, Message
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
@@ -170,5 +170,4 @@ def _sources(message: Message) -> list[str]:
 
 def _message(message: Message) -> str:
     calls = [f"[calls {call.name}]" for call in message.tool_calls]
-    results = [part.text for part in message.parts if isinstance(part, ToolResultPart)]
-    return one_line(" ".join([message.text, *calls, *results]), _CUT)
+    return one_line(" ".join([message.text, *calls]), _CUT)

@@ -32,6 +32,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     inbox = commands.add("inbox", _inbox, "List what people are asked, and how to answer.")
     inbox.add_argument("--watch", action="store_true", help="go on with what is asked and answered, until Ctrl-C")
+    inbox.add_argument("--tenant", metavar="NAME", help="what runs of this tenant ask")
     paged(inbox)
 
 
@@ -47,7 +48,8 @@ def _inbox(arguments: argparse.Namespace, output: Output) -> int:
 async def _asked(trail: Steptrail, arguments: argparse.Namespace) -> tuple[Sequence[Question], bool]:
     """Return the questions of as many sessions as are wanted, and whether there are more."""
     limit: int = arguments.limit
-    found = await trail.inbox(limit=limit + 1, after=await place_of(trail, arguments.after))
+    after = await place_of(trail, arguments.after)
+    found = await trail.inbox(limit=limit + 1, after=after, tenant=arguments.tenant)
     streams = list(dict.fromkeys(each.stream for each in found))
     return [each for each in found if each.stream in streams[:limit]], len(streams) > limit
 
@@ -64,8 +66,9 @@ async def _listed(arguments: argparse.Namespace, output: Output, trail: Steptrai
         output.note("steptrail: nobody is asked anything")
     if is_cut:
         limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
-        after = valued("--after", stream_name(found[-1].stream))
-        output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=(*limit, *after))}`")
+        of = () if arguments.tenant is None else valued("--tenant", arguments.tenant)
+        options = (*limit, *of, *valued("--after", stream_name(found[-1].stream)))
+        output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=options)}`")
 
 
 async def _watched(arguments: argparse.Namespace, output: Output, trail: Steptrail) -> None:

@@ -4,6 +4,7 @@
     GET /sessions/{session}/conversation    the stored conversation, to begin with and to reconcile with
     GET /flows/{flow}/events                the same of a run of a workflow
     GET /flows/{flow}/run                   the stored run: its nodes, questions and errors
+    GET /steptrail.js                       the client for browsers that reads them, for anybody: it holds no data
 
 A reader goes on with the header `Last-Event-ID`, which browsers send by themselves, or with `?after=`: the id of the
 last message, or the `version` of the conversation or the run that it has.
@@ -18,6 +19,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from inspect import isawaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -52,6 +54,7 @@ _GOING_AWAY = 1001
 _FORBIDDEN = 1008
 _MOST_HEARD = 65_536
 """Bytes that a WebSocket may say to us, who do not listen."""
+_CLIENT = Path(__file__).with_name("steptrail.js")
 _log = logging.getLogger("steptrail")
 
 
@@ -106,6 +109,7 @@ def event_stream(
             Route("/flows/{flow}/events", endpoints.events),
             WebSocketRoute("/flows/{flow}/events", endpoints.socket),
             Route("/flows/{flow}/run", endpoints.run),
+            Route("/steptrail.js", _client),
         ],
         exception_handlers={_Refused: _no},
     )
@@ -121,6 +125,14 @@ def _like(config: BroadcastConfig) -> UiConfig:
         include_tool_errors=config.include_tool_summaries,
         include_continuation_trace=config.include_continuation_trace,
     )
+
+
+async def _client(request: "Request") -> "Response":
+    """Answer with the module for browsers. They ask for it anew each time: it belongs to the version that serves."""
+    from starlette.responses import FileResponse
+
+    del request
+    return FileResponse(_CLIENT, media_type="text/javascript", headers={"cache-control": "no-cache"})
 
 
 class _Refused(Exception):

@@ -12,6 +12,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.views import AsOf, Views
+from steptrail.interfaces.python.lists import a_tenant
 from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import CRASHED, RunFilter, RunOrder, Since, any_of, instant_of, one_text
 from steptrail.projections.asking.runs import RunCount, RunRow, page_of_runs
@@ -148,9 +149,7 @@ class AskingRuns:
 
         Raises `ConfigurationError` for what is no text, and for an empty one, which is the runs without a tenant.
         """
-        if tenant == "":
-            raise ConfigurationError("the runs of '' are no tenant's: a tenant has a name")
-        return self._of_one(tenant)
+        return self._of_one(a_tenant(tenant))
 
     def _of_one(self, tenant: str) -> "AskingRuns":
         a_text(tenant, "a tenant")

@@ -36,6 +36,10 @@ class Handle(Generic[S, E, X_co]):
             raise ConfigurationError(f"no kind of machine that is known here has a stream {stream!r}")
         self._env, self.stream_id, self._machine = environment, stream, kind.machine
 
+    def __repr__(self) -> str:
+        """Return what it is a handle on: `<Session 'order-7'>`."""
+        return f"<{type(self).__name__} {self.id!r}>"
+
     @property
     def id(self) -> str:
         """The id without the prefix of the kind."""

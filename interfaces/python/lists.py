@@ -63,6 +63,13 @@ def instant_of(what: str, when: Datetime) -> int:
     return from_datetime(when)
 
 
+def a_tenant(given: str) -> str:
+    """Return the tenant whose runs are asked for. Raises `ConfigurationError` for an empty name and for no text."""
+    if a_text(given, "a tenant") == "":
+        raise ConfigurationError("the runs of '' are no tenant's: a tenant has a name")
+    return given
+
+
 async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[str, Any]:
     """Return the states of some streams, by their ids. One that cannot be read, or was erased since, is left out."""
     few, states = asyncio.Semaphore(_READ_AT_ONCE), dict[str, Any]()
@@ -84,13 +91,23 @@ async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequ
     return await _questions(store, await store.index(asked), now)
 
 
-async def newest_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
-    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`."""
+async def newest_questions(
+    store: EventStore, asked: IndexQuery, now: int, tenant: str | None = None
+) -> Sequence[Question]:
+    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`.
+
+    With a `tenant` the streams of that one alone count.
+    """
+    from steptrail.interfaces.python.tenants import tenant_of
+
     found, left = list[Question](), asked.limit
     while True:
         rows = await store.index(replace(asked, limit=left))
         # A question that has expired stands in the index until somebody goes on with the run.
-        of_rows = await _questions(store, [row for row in rows if is_waiting(row, now)], now)
+        waiting = [row for row in rows if is_waiting(row, now)]
+        if tenant is not None:
+            waiting = [row for row in waiting if await tenant_of(store, row) == tenant]
+        of_rows = await _questions(store, waiting, now)
         found += of_rows
         if left is None or len(rows) < left or (more := left - len({each.stream for each in of_rows})) == 0:
             return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steptrail.projections.explanation import AgentExplanation  # noqa: F401 - it is used as text, as a type argument
 
 
-class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResult[JsonValue]]):
+class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResult[Any]]):
     """A handle on one session of an agent, from any process. Holds nothing open."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         super().__init__(environment, self._control.stream)
         self.session_id = session_id
 
-    def _standing_at(self, state: AgentState) -> RunResult[JsonValue]:
+    def _standing_at(self, state: AgentState) -> RunResult[Any]:
         return RunResult(state)
 
     async def send(
@@ -55,6 +55,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
     ) -> RunResult[OutputT]:
         """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
@@ -63,11 +64,13 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         next boundary and keeps the run going; where another process runs it, this returns as soon as the message is
         stored, with the status `in_progress`. Of messages sent at the same moment none is lost: they are stored in the
         order of their commits. With a `key` the same message is said once, however often it is sent. An execution that
-        begins with it has the `context`, or else that of the one before. Raises `CommandRejected` for a key that came
-        with something else, and while an execution with another context is open.
+        begins with it has the `context`, or else that of the one before; from there on the session has the entries of
+        `metadata`, such as its `tenant`. Raises `CommandRejected` for a key that came with something else, and while an
+        execution with another context is open.
         """
         given, said = an_agent(agent), a_message(text)
-        return await self._control.send(given, said, by=by, key=key, context=a_context(given, context))
+        stored = a_context(given, context)
+        return await self._control.send(given, said, by=by, key=key, metadata=metadata, context=stored)
 
     async def post(
         self,
@@ -76,8 +79,9 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
-    ) -> RunResult[JsonValue]:
+    ) -> RunResult[Any]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
 
         While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
@@ -85,7 +89,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         """
         given, said = an_agent(agent), a_message(text)
         stored = a_context(given, context)
-        return RunResult(await self._control.post(given, said, by=by, key=key, context=stored))
+        return RunResult(await self._control.post(given, said, by=by, key=key, metadata=metadata, context=stored))
 
     async def retry(
         self,
@@ -121,7 +125,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
-    ) -> RunResult[JsonValue]:
+    ) -> RunResult[Any]:
         """Have a worker retry the last execution; this needs no agent, and runs nothing here.
 
         It is the new execution of `retry`, begun with the agent as it is recorded. The session is `pending` until a
@@ -171,6 +175,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
     ) -> RunStream[AgentEvent, RunResult[OutputT]]:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`, `send` and `resume`."""
@@ -180,7 +185,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
             watched = Session(env, session_id, on_commit, on_update)
             if text is None:
                 return await watched.resume(agent, by=by, context=context)
-            return await watched.send(agent, text, by=by, key=key, context=context)
+            return await watched.send(agent, text, by=by, key=key, metadata=metadata, context=context)
 
         return RunStream(work)
 
@@ -192,7 +197,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         by: str = "user",
         result: JsonValue = None,
         message: str | None = None,
-    ) -> RunResult[JsonValue]:
+    ) -> RunResult[Any]:
         """Say what became of a parked call; the session goes on at the next `resume`.
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
@@ -205,7 +210,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
 
     @overload
-    async def result(self) -> RunResult[JsonValue]: ...
+    async def result(self) -> RunResult[Any]: ...
     @overload
     async def result(self, agent: Agent[OutputT, Any]) -> RunResult[OutputT]: ...
     async def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:

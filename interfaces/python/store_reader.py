@@ -9,7 +9,15 @@ from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.python.lists import agent_name, instant_of, known_wait, newest_questions, one_of, tree_of
+from steptrail.interfaces.python.lists import (
+    a_tenant,
+    agent_name,
+    instant_of,
+    known_wait,
+    newest_questions,
+    one_of,
+    tree_of,
+)
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
@@ -140,14 +148,18 @@ class StoreReader:
         most = None if limit is None else a_whole(limit, "`limit`")
         return await due_runs(self._env.store, self._env.clock.utc(), most)
 
-    async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
+    async def inbox(
+        self, *, limit: int = 50, after: str | None = None, tenant: str | None = None
+    ) -> Sequence[Question]:
         """Return what people are asked and have not answered, in the sessions that began last first.
 
         That is approvals and questions of workflows that have not expired, calls with an unknown outcome that are
         parked, and nodes that are held. `limit` counts sessions that are asked anything, and `after` names the last
-        session of the page before. `session(…)` or `flow(…)` of the one that asks takes the answer. A session that
-        cannot be read is left out, and marked in `runs`.
+        session of the page before. With a `tenant`, it is what is asked in the runs of that tenant alone. `session(…)`
+        or `flow(…)` of the one that asks takes the answer. A session that cannot be read is left out, and marked in
+        `runs`.
         """
         most = a_whole(limit, "`limit`")
         asked = IndexQuery(waits_for=ASKS_PEOPLE, after=None if after is None else stream_named(after), limit=most)
-        return await newest_questions(self._env.store, asked, self._env.clock.utc())
+        of = None if tenant is None else a_tenant(tenant)
+        return await newest_questions(self._env.store, asked, self._env.clock.utc(), of)

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.errors import StoreUnavailable
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.portal import Portal, refuse_inside_a_loop
@@ -183,7 +182,7 @@ class SyncSession(Twin[Session]):
     state = blocking(Session.state)
 
     @overload
-    def result(self) -> RunResult[JsonValue]: ...
+    def result(self) -> RunResult[Any]: ...
     @overload
     def result(self, agent: Agent[OutputT, Any]) -> RunResult[OutputT]: ...
     def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:

@@ -21,6 +21,9 @@ class Twin(Generic[A_co]):
     def __init__(self, portal: Portal, asynchronous: A_co) -> None:
         self._portal, self._asynchronous = portal, asynchronous
 
+    def __repr__(self) -> str:
+        return f"<blocking {self._asynchronous!r}>"
+
 
 class BlockingClosing(ABC):
     """A context manager that is closed when it is left."""

@@ -24,6 +24,7 @@ from steptrail.domain.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    text_of,
 )
 from steptrail.domain.storable import storable
 from steptrail.projections.serialization.config import SlimSerializationConfig
@@ -91,7 +92,7 @@ def _spoken(message: Message, config: SlimSerializationConfig) -> Entry:
             metadata[key] = found
     if config.include_reasoning:
         metadata |= _only_for_the_model(message, config)
-    entry: Entry = {"role": message.role.value, "content": cut(message.text, config.max_content_length)}
+    entry: Entry = {"role": message.role.value, "content": cut(text_of(message.parts), config.max_content_length)}
     return {**entry, "metadata": metadata} if metadata else entry
 
 

@@ -58,7 +58,7 @@ def _configured(recorded: AgentSnapshot) -> Iterator[tuple[str | None, Criterion
     yield None, PendingInput()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Agent(Generic[OutputT_co, ContextT]):
     """A configuration: model, tools, limits, policy, criteria and hooks. `AgentBuilder` makes one. It has no state.
 
@@ -82,6 +82,11 @@ class Agent(Generic[OutputT_co, ContextT]):
     output: AgentOutput[OutputT_co] | None = None
     context: DeclaredContext[ContextT] | None = None
     resources: Callable[[ContextT], AbstractAsyncContextManager[object]] | None = None
+
+    def __repr__(self) -> str:
+        """Return its name, the class of its model and the names of its tools: its prompts are long, and for the log."""
+        said = [type(self.model).__name__, *self.tools]
+        return f"<Agent {self.name!r}: {', '.join(said)}>"
 
     @cached_property
     def snapshot(self) -> AgentSnapshot:

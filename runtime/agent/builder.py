@@ -202,7 +202,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         return self
 
     def with_criteria(self, *criteria: Criterion) -> Self:
-        """Add criteria after the built-in ones."""
+        """Add criteria after the built-in ones: objects whose `explain(state)` votes, or a `CallableCriterion`."""
         self._criteria.extend(criteria)
         return self
 

@@ -178,6 +178,7 @@ class SessionControl:
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: JsonValue = None,
     ) -> RunResult[Any]:
         """Add a message to the session. A session that does not exist is opened with it.
@@ -188,7 +189,9 @@ class SessionControl:
         message is stored. Raises `SessionBusy` only when an owner holds a session at rest for a minute and does
         nothing, and `CommandRejected` while an execution with another `context` is open.
         """
-        joining, beginning = _to_say(agent, message, self._env.worker, by=by, key=key, context=context)
+        joining, beginning = _to_say(
+            agent, message, self._env.worker, by=by, key=key, metadata=metadata or {}, context=context
+        )
         journal = await self.stream.journal()
         while True:
             state = journal.committed
@@ -217,10 +220,11 @@ class SessionControl:
         *,
         by: str = "user",
         key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         context: JsonValue = None,
     ) -> AgentState:
         """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
-        joining, beginning = _to_say(agent, message, None, by=by, key=key, context=context)
+        joining, beginning = _to_say(agent, message, None, by=by, key=key, metadata=metadata or {}, context=context)
 
         def command_for(state: AgentState) -> Command | None:
             if self._use(state, key, _said(message, key, context), "send to", agent.snapshot.name) is not None:
@@ -392,8 +396,18 @@ class SessionControl:
 
 
 def _to_say(
-    agent: AnyAgent, message: Message, worker: str | None, *, by: str, key: str | None, context: JsonValue
+    agent: AnyAgent,
+    message: Message,
+    worker: str | None,
+    *,
+    by: str,
+    key: str | None,
+    metadata: dict[str, JsonValue],
+    context: JsonValue,
 ) -> tuple[Send, Start]:
     """Return the commands that say a message: in an open execution, and in a session at rest."""
     joining = Send(messages=(message,), by=by, key=key, context=context)
-    return joining, Start(input=message, agent=agent.snapshot, worker=worker, by=by, key=key, context=context)
+    beginning = Start(
+        input=message, agent=agent.snapshot, worker=worker, by=by, key=key, metadata=metadata, context=context
+    )
+    return joining, beginning

@@ -1,14 +1,13 @@
 """The result of a run. It has the same form for every ending: also for limits, stops, pauses and failures."""
 
 from dataclasses import dataclass, field
-from typing import Generic, Self, cast
+from typing import Any, Generic, Self, cast
 
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.errors import ExecutionFailed
 from steptrail.domain.failures import ErrorInfo
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.agent.output import AgentOutput
@@ -52,7 +51,7 @@ class RunResult(Result[AgentState], Generic[OutputT_co]):
         return cast("OutputT_co", value) if self.typed is None else self.typed.read(value)
 
     @property
-    def output_json(self) -> JsonValue:
+    def output_json(self) -> Any:
         """The answer as JSON, for an agent that answers in a type; None when there is none."""
         return self.state.output_json
 
@@ -76,7 +75,7 @@ class RunResult(Result[AgentState], Generic[OutputT_co]):
     def __repr__(self) -> str:
         """Return the status of the session, and the error if one decided."""
         said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
-        said += [f"{self.state.step_count} steps", *([str(self.error)] if self.error is not None else [])]
+        said += [f"steps: {self.state.step_count}", *([str(self.error)] if self.error is not None else [])]
         return f"<RunResult {self.session_id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self) -> Self:

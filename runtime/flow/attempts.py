@@ -21,6 +21,7 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import needed
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.lending import lent_to
 from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode, MapNode, Node
@@ -160,9 +161,10 @@ class Attempts:
         if isinstance(node, LlmNode | LlmRouterNode) and run.options.limits_cost_of(node.model, *budgets):
             why = f"there is a limit on cost, and no price for {node.model!r}: add one, or say `unpriced='ignore'`"
             raise NodeFault(FailureClass.CONFIG, why, of_cost)
-        if isinstance(outer, MapNode) and task.item is None:
-            raise NodeFault(FailureClass.CONFIG, f"there is no list at {outer.over!r}", {"path": outer.over})
         seen = seen_by(run, graph, visit, task.item)
+        if isinstance(outer, MapNode) and task.item is None:
+            needed(seen, outer.over)
+            raise NodeFault(FailureClass.CONFIG, f"what is at {outer.over!r} is no list", {"path": outer.over})
         return call_of(node, self._flow.code.get(outer.id), seen, task, self._means)
 
     def _begin(self, key: TaskKey) -> None:
@@ -192,7 +194,7 @@ class Attempts:
             node=key[0],
             visit=key[1],
             attempt=task.attempt,
-            item=key[2],
+            index=key[2],
             deadline_seconds=timeout,
             context=run.started.context,
             resources=self.resources,

@@ -19,7 +19,8 @@ class NodeContext:
     """The context of one try of a node.
 
     The effect id is the same over tries, crashes and machines: give it to the other side as an idempotency key. `visit`
-    counts the runs of the node, `attempt` the tries of this one, both from 1; `item` is the index of the item of a map.
+    counts the runs of the node, `attempt` the tries of this one, both from 1. `index` is the place in its list of the
+    item of a map, from 0; the item itself is `item` of the envelope.
     `deadline_seconds` is the time that the node had left when the try began; None means that there is no limit.
     `context` is what was said of the run, and `resources` is what is open for it; None when nothing is.
     """
@@ -30,7 +31,7 @@ class NodeContext:
     node: str
     visit: int
     attempt: int
-    item: int | None = None
+    index: int | None = None
     deadline_seconds: float | None = None
     context: JsonValue = None
     resources: Any = field(default=None, repr=False, compare=False)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from steptrail.domain.errors import ExecutionFailed
 from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel.result import Result
 
@@ -23,7 +22,7 @@ class FlowResult(Result[FlowState]):
         return self.state.flow_id
 
     @property
-    def output(self) -> JsonValue:
+    def output(self) -> Any:
         """The variable that the workflow names as its result, or the output of the last node of a branch."""
         return self.state.output
 
@@ -50,8 +49,8 @@ class FlowResult(Result[FlowState]):
     def __repr__(self) -> str:
         """Return the status of the run, and the error if one ended it."""
         said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
-        said += [f"{len(self.errors)} errors"] if self.has_errors() else []
-        said += [self.error.message] if self.error is not None else []
+        said += [f"recorded errors: {len(self.errors)}"] if self.has_errors() else []
+        said += [str(self.error)] if self.error is not None else []
         return f"<FlowResult {self.id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self, *, allow_errors: bool = False) -> Self:
@@ -63,15 +62,14 @@ class FlowResult(Result[FlowState]):
         if self.status is not ExecutionStatus.COMPLETED:
             raise ExecutionFailed(said + self._why())
         if self.has_errors() and not allow_errors:
-            first = self.errors[0]
-            raise ExecutionFailed(f"{said} with {len(self.errors)} recorded errors: {first.node_id}: {first.message}")
+            raise ExecutionFailed(f"{said} with recorded errors: {len(self.errors)}, the first: {self.errors[0]}")
         return self
 
     def _why(self) -> str:
         run, reason = self.state.run, f" ({self.stop_reason.value})" if self.stop_reason is not None else ""
         match run.ended_by if run is not None else None:
             case NodeFailed(error=error):
-                return f"{reason}: node {error.node_id}: {error.message}"
+                return f"{reason}: node {error}"
             case LimitReached() as limit:
                 return f"{reason}: {limit.said}"
             case _:

@@ -20,7 +20,7 @@ Code: TypeAlias = Union["RunnableTool", "ModelDriver", "AnyAgent", "BuiltWorkflo
 """The code that a node calls: a tool, a model, an agent, another workflow, or a function."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BuiltWorkflow:
     """A workflow that can be run. `Workflow.build` makes one. It has no state.
 
@@ -38,6 +38,10 @@ class BuiltWorkflow:
     resources: Callable[[Any], AbstractAsyncContextManager[object]] | None = None
     locator: str | None = None
     use: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return its name and its nodes."""
+        return f"<BuiltWorkflow {self.name!r}: {', '.join(node.id for node in self.definition.nodes)}>"
 
     @property
     def name(self) -> str:

@@ -135,8 +135,9 @@ class WorkingBuilder(GraphBuilder):
     ) -> Self:
         """Add an HTTP request. `url`, `body` and `headers` are templates.
 
-        Only the host that `url` names may be asked, or those of `hosts`. `GET` reads; what other methods do is unsafe
-        unless `effect` says otherwise.
+        Its output is `{"status": 200, "body": ...}`, with the value of a body of JSON and the text of any other; a
+        status that is no success fails the node. Only the host that `url` names may be asked, or those of `hosts`.
+        `GET` reads; what other methods do is unsafe unless `effect` says otherwise.
         """
         asked = {"method": method, "body": body, "headers": headers, "hosts": hosts, "effect": effect}
         return self._work(node_id, working.webhook_node, url, settings, **asked)

@@ -293,7 +293,7 @@ async def test_an_item_that_fails_its_map_cuts_the_others_off(on_error: str) -> 
     world, begun = World(), asyncio.Event()
 
     async def work(_: Envelope, context: NodeContext) -> str:
-        if context.item == 0:
+        if context.index == 0:
             begun.set()
             await asyncio.Event().wait()
         await begun.wait()
@@ -371,7 +371,7 @@ async def test_a_stop_leaves_its_grace_to_what_runs_after_items_were_cut_off() -
     world, begun, stopped = World(), asyncio.Event(), asyncio.Event()
 
     async def work(_: Envelope, context: NodeContext) -> None:
-        if context.item == 0:
+        if context.index == 0:
             begun.set()
             await asyncio.Event().wait()
         await begun.wait()

@@ -1,6 +1,6 @@
 """The longer examples of how workflows are written, run as they are written: a pipeline with a person, a research."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,7 +19,7 @@ LEAVES = RunOptions(longest_wait=0.0)
 def pipeline(world: World) -> BuiltWorkflow:
     async def parse(envelope: Envelope) -> dict[str, object]:
         await world.do("parse")
-        given = cast("dict[str, str]", envelope.input)
+        given: dict[str, str] = envelope.input
         return {"id": 17, "title": "On tea", "text": f"the text of {given['path']}"}
 
     @tool(effect=ToolEffect.IDEMPOTENT)

@@ -34,10 +34,23 @@ def mapped(done: list[Any], **settings: Any) -> BuiltWorkflow:
     """Return a map over the items of the input, which notes each item."""
 
     async def act(_: object, context: NodeContext) -> int | None:
-        done.append(context.item)
-        return context.item
+        done.append(context.index)
+        return context.index
 
     return Workflow("t").map("m", over="items", function=act, output="all", **settings).build()
+
+
+async def test_a_function_reads_its_item_from_the_envelope_and_may_change_what_it_has_read() -> None:
+    def act(seen: Envelope, context: NodeContext) -> str:
+        seen.item["name"] += str(context.index)
+        return f"{seen.item['name']} is now {seen.get('items')[context.index]['name']}"
+
+    flow = Workflow("t").map("m", over="items", function=act, output="all")
+    flow = flow.function("after", lambda seen: seen.item).chain("m", "after")
+    async with trail_of() as trail:
+        result = await trail.run(flow.build(), vars={"items": [{"name": "tea"}, {"name": "pot"}]}, session="f")
+    assert result.envelope.vars["all"] == ["tea is now tea", "pot is now pot"]
+    assert (result.output, result.envelope.item) == (None, None)
 
 
 @pytest.mark.parametrize("names", [("m",), ("*",)])
@@ -142,7 +155,7 @@ async def test_a_held_map_of_which_an_item_was_to_be_tried_again_waits_for_the_p
     clock = HandClock()
 
     async def act(_: object, context: NodeContext) -> None:
-        if context.item == 0:
+        if context.index == 0:
             raise ConnectionError("away")
         while "node.retry.scheduled" not in named(await events_of(trail)):
             await asyncio.sleep(0)
@@ -166,10 +179,10 @@ async def test_a_map_is_held_again_by_a_retry_and_keeps_the_items_that_have_ende
     done: list[Any] = []
 
     async def act(_: object, context: NodeContext) -> int | None:
-        done.append(context.item)
-        if context.item == 1 and done.count(1) == 1:
+        done.append(context.index)
+        if context.index == 1 and done.count(1) == 1:
             raise ValueError("no")
-        return context.item
+        return context.index
 
     flow = Workflow("t").map("m", over="items", function=act, output="all").build()
     async with trail_of() as trail:
@@ -187,8 +200,8 @@ async def test_a_map_is_held_again_by_a_retry_and_keeps_the_items_that_have_ende
 async def test_a_map_that_has_begun_takes_no_list_of_another_length(given: dict[str, Any]) -> None:
     tries: list[Any] = []
 
-    async def act(seen: Envelope, context: NodeContext) -> JsonValue:
-        tries.append(context.item)
+    async def act(seen: Envelope, context: NodeContext) -> object:
+        tries.append(context.index)
         if tries == [0, 1]:
             raise ValueError("no")
         return seen.vars["items"]
@@ -226,8 +239,8 @@ async def timed(clock: HandClock, *, takes: float, **settings: Any) -> tuple[Flo
 
     async def act(_: object, context: NodeContext) -> int | None:
         clock.advance(takes)
-        done.append(context.item)
-        return context.item
+        done.append(context.index)
+        return context.index
 
     flow = Workflow("t").map("m", over="items", function=act, output="all", **settings).build()
     async with trail_of(clock) as trail:
@@ -268,8 +281,8 @@ async def test_the_time_of_a_map_counts_the_waits_of_its_items_and_no_pause() ->
     clock, tries = HandClock(), list[Any]()
 
     async def act(_: object, context: NodeContext) -> str:
-        tries.append(context.item)
-        if tries.count(context.item) == 1:
+        tries.append(context.index)
+        if tries.count(context.index) == 1:
             raise ConnectionError("away")
         return "ok"
 
@@ -300,8 +313,8 @@ async def test_a_retry_gives_a_map_its_time_anew_and_repeats_no_item_that_has_en
 
     async def act(_: object, context: NodeContext) -> int | None:
         clock.advance(40.0)
-        done.append(context.item)
-        return context.item
+        done.append(context.index)
+        return context.index
 
     flow = Workflow("t").map("m", over="items", function=act, output="all", timeout=100.0).build()
     async with trail_of(clock) as trail:
@@ -402,3 +415,15 @@ async def test_what_runs_below_a_map_that_has_failed_is_stopped_while_the_run_go
         asked = [question.node for question in await trail.inbox()]
         reasons = [row.stop_reason for row in await trail.runs() if row.status is ExecutionStatus.STOPPED]
     assert (result.status, rows, asked, len(reasons)) == (ExecutionStatus.WAITING, {"stopped", "failed"}, ["end"], 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({}, "there is nothing at 'items': 'vars' has nothing"), ({"items": {"a": 1}}, "what is at 'items' is no list")],
+)
+async def test_a_map_without_a_list_says_what_is_there(given: dict[str, Any], said: str) -> None:
+    flow = mapped([])
+    async with trail_of() as trail:
+        result = await trail.run(flow, vars=given, session="f")
+    assert result.error is not None
+    assert (result.error.failure, result.error.message) == ("config", said)

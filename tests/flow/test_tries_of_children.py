@@ -76,7 +76,8 @@ async def test_a_retry_begins_a_stream_anew_where_a_person_has_changed_what_it_i
     asked, failures = list[JsonValue](), [RuntimeError("no")]
 
     def parse(envelope: Envelope) -> None:
-        asked.extend(envelope.input if isinstance(envelope.input, list) else [envelope.input])
+        given: JsonValue = envelope.input
+        asked.extend(given if isinstance(given, list) else [given])
 
     def end(_: object) -> str:
         if failures:

@@ -12,7 +12,7 @@ from steptrail.domain.flow.events import (
     NodeFailureRecorded,
 )
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.errors import CommandRejected, ConfigurationError
+from steptrail.errors import CommandRejected, ConfigurationError, ExecutionFailed
 from steptrail.testing import ScriptedModel, say
 from steptrail.tools import ToolRetry
 from steptrail.workflow import (
@@ -132,7 +132,22 @@ async def test_a_recorded_failure_is_no_clean_success_and_nulls_a_stale_output(t
     assert result.envelope.vars == {"out": None, "out_error": "no"}
     assert [event.node for event in events if isinstance(event, NodeFailureRecorded)] == ["a"]
     assert "a" not in [event.node for event in events if isinstance(event, NodeCompleted)]
-    assert repr(result) == "<FlowResult 'f': completed, completed, 1 errors>"
+    assert repr(result) == "<FlowResult 'f': completed, completed, recorded errors: 1>"
+
+
+async def test_a_result_that_failed_says_at_which_node_of_what_and_where() -> None:
+    def pick(seen: Envelope) -> object:
+        return seen.input["price"]
+
+    flow = Workflow("t").function("read", lambda seen: seen.input).function("pick", pick).chain("read", "pick").build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, {"cents": 3}, session="f")
+    assert result.error is not None
+    assert str(result.error).startswith("pick: KeyError: 'price' (")
+    assert str(result.error).endswith("in pick)")
+    assert repr(result) == f"<FlowResult 'f': failed, error, {result.error}>"
+    with pytest.raises(ExecutionFailed, match="node pick: KeyError: 'price' "):
+        result.raise_for_stop()
 
 
 async def test_a_node_behind_a_failure_sees_it_and_one_beside_it_does_not() -> None:
@@ -167,8 +182,7 @@ async def test_what_a_failed_try_has_changed_is_seen_by_nobody() -> None:
     def work(seen: Envelope) -> int:
         nonlocal tries
         tries += 1
-        before = seen.vars["list"]
-        assert isinstance(before, list)
+        before: list[int] = seen.vars["list"]
         before.append(tries)
         if tries == 1:
             raise ConnectionError("away")
@@ -298,3 +312,10 @@ async def test_a_step_is_held_beside_others_that_run_on() -> None:
     async with trail_of(clock) as trail:
         result = await trail.run(built, session="f", options=RunOptions(pause_before=("x",), longest_wait=0.0))
         assert (result.status, world.done) == (ExecutionStatus.WAITING, {"y": 1})
+
+
+@pytest.mark.parametrize("named", ["receipt.id", "vars.receipt.id"])
+async def test_the_result_of_a_workflow_is_named_as_any_other_path(named: str) -> None:
+    flow = Workflow("t", result=named).function("pay", lambda _: {"id": 7}, output="receipt").noop("end")
+    result, _ = await played(flow.chain("pay", "end").build())
+    assert result.output == 7

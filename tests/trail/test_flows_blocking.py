@@ -14,9 +14,8 @@ from steptrail.workflow import Envelope, Workflow
 
 
 def twice(envelope: Envelope) -> int:
-    given = envelope.input
-    assert isinstance(given, dict)
-    return int(str(given["n"])) * 2
+    number: int = envelope.input["n"]
+    return number * 2
 
 
 DOUBLE = Workflow("double", result="out").function("twice", twice, output="out").build()

@@ -157,3 +157,21 @@ def test_the_commands_that_the_inbox_prints_answer_as_they_are_typed(
     ]
     assert asyncio.run(ends()) == ["-odd", "no", "parked", "yes"]
     assert ran == [30]
+
+
+def test_the_command_asks_for_one_tenant_and_so_does_the_command_for_the_next_page(
+    store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Steptrail.open_sync(store_url) as trail:
+        for tenant, session in (("acme", "a1"), ("acme", "a2"), ("umbrella", "u1")):
+            trail.run(PATIENT, "lend", session=session, metadata={"tenant": tenant})
+    assert main(["--store", store_url, "inbox", "--tenant", "acme", "--limit", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "a2" in shown.out
+    assert "u1" not in shown.out
+    *_, following, _ = shown.err.split("`")
+    assert main(shlex.split(following)[1:]) == 0
+    shown = capsys.readouterr()
+    assert "a1" in shown.out
+    assert "u1" not in shown.out
+    assert main(["--store", store_url, "inbox", "--tenant", ""]) == 2

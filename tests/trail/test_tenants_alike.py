@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.errors import ConfigurationError
 from steptrail.interfaces.python.tenants import tenant_of
-from steptrail.testing import ScriptedModel, say
+from steptrail.testing import ScriptedModel, call, say
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,30 @@ async def test_a_long_tenant_stands_in_the_views_as_the_page_says() -> None:
         (found,) = (await trail.views.sql("SELECT tenant FROM executions")).rows
         assert found == (f"{'t' * 64}…{sha256(tenant.encode()).hexdigest()}",)
         assert len((await trail.views.of(tenant).runs()).rows) == 1
+
+
+async def test_a_chat_has_a_tenant_however_it_was_begun_and_the_inbox_shows_each_tenant_its_own() -> None:
+    @tool(approval=True)
+    def refund(cents: int) -> str:
+        """Pay money back."""
+        return "paid"
+
+    asks = ScriptedModel([call("refund", cents=3)] * 9)
+    agent = AgentBuilder("desk").with_model(asks).with_tools(refund).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.session("sent").send(agent, "hi", metadata={"tenant": "acme"})
+        await trail.session("posted").post(agent, "hi", metadata={"tenant": "acme"})
+        await trail.session("posted").resume(agent)
+        async with trail.session("shown").stream(agent, "hi", metadata={"tenant": "umbrella"}) as stream:
+            await stream.result()
+        await trail.session("nobody").send(agent, "hi")
+        asked = {tenant: await trail.inbox(tenant=tenant) for tenant in ("acme", "umbrella", "other")}
+        (newest,) = await trail.inbox(tenant="acme", limit=1)
+        listed = await trail.views.of("acme").runs()
+        with pytest.raises(ConfigurationError, match="a tenant has a name"):
+            await trail.inbox(tenant="")
+        assert len(await trail.inbox()) == 4
+    found = {tenant: [each.stream for each in questions] for tenant, questions in asked.items()}
+    assert found == {"acme": ["agent:posted", "agent:sent"], "umbrella": ["agent:shown"], "other": []}
+    assert newest.stream == "agent:posted"
+    assert {row.stream for row in listed.rows} == {"agent:sent", "agent:posted"}

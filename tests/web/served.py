@@ -174,10 +174,6 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
         shown.set_cookie("user", request.query_params.get("user", USER))
         return shown
 
-    async def client(request: Request) -> Response:
-        assert request.url.path
-        return FileResponse(ROOT / "clients" / "javascript" / "steptrail.js", media_type="text/javascript")
-
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with Steptrail.open(store, live=True) as trail:
@@ -197,7 +193,6 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
         lifespan=lifespan,
         routes=[
             Route("/", page),
-            Route("/steptrail.js", client),
             Route("/say/{session}", say, methods=["POST"]),
             Route("/start/{flow}", start, methods=["POST"]),
             Route("/answer/{flow}", answer, methods=["POST"]),

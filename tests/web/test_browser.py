@@ -213,7 +213,7 @@ def test_a_run_that_a_person_stops_has_one_status_live_after_a_reload_and_in_a_n
 def page(browser: Browser, served: Served) -> Iterator[Page]:
     """A page with the client's module at hand, which follows nothing."""
     page = browser.new_context().new_page()
-    page.goto(f"{served.url}/steptrail.js")
+    page.goto(f"{served.url}/agent/steptrail.js")
     yield page
     page.context.close()
 
@@ -221,7 +221,7 @@ def page(browser: Browser, served: Served) -> Iterator[Page]:
 CASES: list[dict[str, Any]] = json.loads((ROOT / "tests/unit/ui/reconciliation_cases.json").read_text())
 RECONCILED = """
 async ({shown, stored, shown_version, stored_version}) => {
-  const {reconcile} = await import("/steptrail.js");
+  const {reconcile} = await import("/agent/steptrail.js");
   const told = (version, lines) => ({version, messages: lines.map(
     ([id, role, content, metadata]) => ({id, role, content, ...(metadata ? {metadata} : {})}))});
   const result = reconcile(told(shown_version ?? 1, shown), told(stored_version ?? 2, stored));
@@ -237,7 +237,7 @@ def test_every_case_of_the_contract_is_reconciled_as_it_says(page: Page) -> None
 
 FAKED = """
 async (told) => {
-  const {SteptrailSession} = await import("/steptrail.js");
+  const {SteptrailSession} = await import("/agent/steptrail.js");
   const asked = [], lines = [], kept = new Map(), views = [];
   const session = new SteptrailSession("/s", (messages, view) => views.push({messages, view}), {
     storage: {getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value)},

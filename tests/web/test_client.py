@@ -10,7 +10,7 @@ import pytest
 from tests.examples.running import ROOT
 from tests.npm import command
 
-CLIENT = ROOT / "clients" / "javascript" / "steptrail.js"
+CLIENT = ROOT / "interfaces" / "http" / "steptrail.js"
 SCENE = """
 const { SteptrailSession } = await import(CLIENT);
 const waits = [], asked = [], views = [], lines = [], told = [];

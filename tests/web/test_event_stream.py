@@ -215,3 +215,11 @@ def test_the_conversation_is_the_stored_one(served: Served, told: list[tuple[str
         *("user", "assistant"),
     ]
     assert shown["last_response"] == "You are welcome."
+
+
+def test_anybody_gets_the_client_that_belongs_to_the_server_and_asks_for_it_anew(served: Served) -> None:
+    answered = httpx.get(f"{served.url}/agent/steptrail.js", timeout=60)
+    assert answered.status_code == 200
+    assert answered.headers["content-type"].startswith("text/javascript")
+    assert answered.headers["cache-control"] == "no-cache"
+    assert "export class SteptrailSession" in answered.text

@@ -15,6 +15,9 @@ from steptrail.domain.messages import Message
 ROOTS = ("vars", "input", "item", "index", "errors", "messages", "artifacts")
 """The first words of paths that do not begin with the name of a variable."""
 
+_MOST = 32
+"""How many names a message says of what is there, and how much of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -66,6 +69,7 @@ class Seen:
             artifacts=self.artifacts,
             errors=self.errors,
             trace=self.trace,
+            item=self.item,
         )
 
 
@@ -90,5 +94,20 @@ def needed(seen: Seen, path: str) -> JsonValue:
     """Return the value at a path. Raises `NodeFault` of the class `config` when there is none."""
     is_there, value = seen.find(path)
     if not is_there:
-        raise NodeFault(FailureClass.CONFIG, f"there is nothing at {path!r}", {"path": path})
+        raise NodeFault(
+            FailureClass.CONFIG, f"there is nothing at {path!r}: {_what_is_there(seen, path)}", {"path": path}
+        )
     return value
+
+
+def _what_is_there(seen: Seen, path: str) -> str:
+    """Return in words what the nearest value above a path holds, such as `'doc' has 'title', 'text'`."""
+    above = path.rpartition(".")[0]
+    while above and not seen.find(above)[0]:
+        above = above.rpartition(".")[0]
+    above = above or "vars"
+    value = seen.find(above)[1]
+    if not isinstance(value, Mapping):
+        return f"{above!r} is no object"
+    names = [repr(name[:_MOST]) for name in sorted(value)]
+    return f"{above!r} has {', '.join(names[:_MOST]) or 'nothing'}{' and more' if len(names) > _MOST else ''}"

@@ -83,3 +83,7 @@ def test_a_session_was_never_updated_earlier_than_it_was_before() -> None:
     state = AGENT.evolve_all(AGENT.initial("s"), records)
     assert state.updated_at == to_datetime(ahead)
     assert summary(state).updated_at == ahead
+
+
+def test_the_text_of_what_a_tool_said_is_what_the_model_is_shown_of_it() -> None:
+    assert Message.tool("c1", "stock", "3 packets").text == "3 packets"

@@ -234,6 +234,27 @@ def test_a_choice_that_can_be_gone_round_excludes_nothing() -> None:
     assert found(definition) == ["FL-102 nodes[4].output?"]
 
 
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ("receipt", []),
+        ("receipt.id", []),
+        ("vars.receipt", []),
+        ("receipt_approved", []),
+        ("reciept", ["FL-112 result"]),
+        ("vars.recipt.id", ["FL-112 result"]),
+        ("{{ receipt }}", ["FL-111 result"]),
+        ("brought", ["FL-112 result?"]),
+    ],
+)
+def test_a_result_that_no_node_writes(result: str, told: list[str]) -> None:
+    asking = HumanNode(id="a", output="receipt", prompt="?")
+    assert found(with_nodes("a > b", asking, result=result)) == told
+    # A function may write whatever it likes.
+    softened = [each if each.endswith("?") or "111" in each else f"{each}?" for each in told]
+    assert found(with_nodes("a > b", asking, writes("b", "k"), result=result)) == softened
+
+
 def test_everything_is_found_at_once_in_the_order_of_the_definition() -> None:
     definition = FlowDefinition(
         name="x",

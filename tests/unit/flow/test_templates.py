@@ -87,6 +87,35 @@ def test_an_argument_is_left_out_where_there_is_nothing_unless_the_tool_requires
         arguments(args, SEEN, ("b",))
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("doc.titel", "'doc' has 'tags', 'title'"),
+        ("doc.title.first", "'doc.title' is no object"),
+        ("doc.tags.0", "'doc.tags' is no object"),
+        ("doc.more.deep", "'doc' has 'tags', 'title'"),
+        ("vars.dog", "'vars' has 'a.b', 'doc', 'input', 'none'"),
+        ("dog", "'vars' has 'a.b', 'doc', 'input', 'none'"),
+        ("dog.title", "'vars' has 'a.b', 'doc', 'input', 'none'"),
+        ("input.id", "'input' has 'n', 'topic'"),
+        ("item.id", "'item' is no object"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_what_is_there_instead(path: str, told: str) -> None:
+    with pytest.raises(NodeFault) as caught:
+        rendered(f"see {{{{ {path} }}}}", SEEN)
+    assert caught.value.message == f"there is nothing at {path!r}: {told}"
+
+
+def test_what_is_there_is_told_in_short() -> None:
+    with pytest.raises(NodeFault) as caught:
+        rendered("{{ input.id }}", Seen(input={f"{n:02}" + "x" * 100: n for n in range(40)}))
+    assert caught.value.message.count("xxx'") == 32
+    assert caught.value.message.endswith(" and more")
+    with pytest.raises(NodeFault, match="'vars' has nothing"):
+        rendered("{{ gone }}", Seen())
+
+
 def test_a_text_around_a_missing_place_is_never_left_out() -> None:
     with pytest.raises(NodeFault):
         arguments({"a": "see {{ nothing }}"}, SEEN, ())

@@ -1,6 +1,6 @@
 // The reference client of an event stream: it follows one session, or one run of a workflow, and says what to render.
 //
-//     import { SteptrailSession } from "./steptrail.js";
+//     import { SteptrailSession } from "/agent/steptrail.js";
 //     const session = new SteptrailSession("/agent/sessions/chat-1", (messages, view) => { ... });
 //     session.close();
 //     const run = new SteptrailFlow("/agent/flows/order-7", (run, view) => { ... });
