@@ -1,4 +1,4 @@
-"""What our clients of HTTP share: certificates, and responses that hold no more than a service has room for.
+"""Clients of HTTP share this: the certificates, and responses that hold no more than a service has room for.
 
 The SDKs of models and of tool servers read a body whole, also that of an error. Ten megabytes of it may be ten
 gigabytes of what they were compressed from.
