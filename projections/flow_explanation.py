@@ -30,7 +30,7 @@ from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import TaskKey, TaskPhase
+from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -372,7 +372,9 @@ def _waits_for(state: FlowState) -> str | None:
         return None
     task = first_awaited(state.tasks)
     if task is None:
-        return None
+        # A process that was about to look after the streams below has died: they are still waited for.
+        below = {wait.on for wait in waits if wait.answered_at is None}
+        return next((_below(task) for task in state.tasks if task.stream in below), None)
     name = f'"{task.node}"'
     match kind_of(task):
         case "human" if task.request is not None:
@@ -384,9 +386,13 @@ def _waits_for(state: FlowState) -> str | None:
         case "unknown_outcome":
             return f"a verdict on {task.effect_id}"
         case "child":
-            return f"{task.stream}, which {name} runs"
+            return _below(task)
         case _:
             return f"the next try of {name}"
+
+
+def _below(task: Task) -> str:
+    return f'{task.stream}, which "{task.node}" runs'
 
 
 def _verdict(state: FlowState, answered_at: int | None, *, is_crashed: bool, damage: str | None) -> str:

@@ -1,7 +1,7 @@
 """A segment: the part of a run that one process drives without a break. Only the holder of the lease opens one.
 
-What opens it is stored with what comes first in it, in one commit: a run of a few steps is cheaper for that. Nothing of
-it has met the outside world before, and no code of the user has run.
+What begins a run is stored with what comes first in it, in one commit: a run of a few steps is cheaper for that.
+Nothing of it has met the outside world before, and no code of the user has run.
 """
 
 import asyncio
@@ -102,6 +102,9 @@ async def drive_segment(
     async with performer.at_work():
         with collector_seldom():
             try:
+                if machine.control.standing(journal.committed).is_open:
+                    # Of a run that goes on, also what dies before its first effect counts as a crash.
+                    await journal.flush()
                 return await drive(machine, journal, performer)
             except asyncio.CancelledError:
                 await flight.give_up()

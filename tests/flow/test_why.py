@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from steptrail import ToolEffect
+from steptrail import AgentBuilder, Limits, ToolEffect
 from steptrail.domain.flow.events import NodeThen
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.flow_why import print_flow_why
 from steptrail.interfaces.cli.output import Output
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
-from steptrail.testing import ScriptedModel
+from steptrail.testing import ScriptedModel, call
 from steptrail.tools import OnUnknown
 from steptrail.workflow import Cache, Envelope, RetryPolicy, Rule, Update, Workflow
 from tests.flow.kit import World, run_to_rest
@@ -231,6 +231,22 @@ async def test_a_run_that_a_gate_stopped_says_what_the_node_before_it_found(
     assert "sk-1" not in line
     assert len(line) < 400
     assert len(str(why.to_dict()["lookedAt"])) < 8_000
+
+
+async def test_a_run_whose_process_died_as_it_looked_after_its_agent_says_that_it_waits_for_it() -> None:
+    world, clock = World(), HandClock()
+    asking = AgentBuilder("below").with_model(ScriptedModel([call("act", name="a"), "Done."]))
+    below = asking.with_tools(world.tool(approval=True)).with_limits(Limits(longest_wait=0.0)).build()
+    flow = Workflow("t").agent("ask", below, prompt="go").build()
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow)
+        before = await trail.flow("f").why()
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-append")).flow("f").resume(flow)
+        after = await trail.flow("f").why()
+    assert before.waits_for is not None
+    assert before.waits_for.endswith('which "ask" runs')
+    assert (after.waits_for, after.verdict) == (before.waits_for, before.verdict)
 
 
 async def test_a_run_that_no_worker_has_begun_says_since_when_it_waits_for_one() -> None:

@@ -69,6 +69,27 @@ async def test_a_run_of_a_workflow_is_a_commit_for_each_node_and_one_more() -> N
     ]
 
 
+async def test_an_agent_that_kills_each_process_before_its_first_effect_ends() -> None:
+    agent = agent_of(["Hello."]).build()
+    async with trail_of() as trail:
+        session = await trail.start(agent, "hi", session="s")
+        for _ in range(4):
+            with pytest.raises(Crash):
+                await again_on(trail, reach=crash_at("before-append", 2)).session("s").resume(agent)
+        result = await session.resume(agent)
+    assert (result.status, result.stop_reason) == ("completed", "guard")
+
+
+async def test_a_workflow_that_kills_each_process_before_its_first_effect_ends() -> None:
+    async with trail_of() as trail:
+        flow = await trail.start(three_nodes(), 2, session="s")
+        for _ in range(4):
+            with pytest.raises(Crash):
+                await again_on(trail, reach=crash_at("before-append", 2)).flow("s").resume(three_nodes())
+        result = await flow.resume(three_nodes())
+    assert (result.status, result.stop_reason) == ("failed", "guard")
+
+
 async def test_code_of_the_user_finds_its_run_in_the_store() -> None:
     seen: dict[str, str] = {}
     commits = Commits()
