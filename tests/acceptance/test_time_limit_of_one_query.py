@@ -56,7 +56,7 @@ async def test_each_further_input_has_a_clock_of_its_own() -> None:
 async def test_a_session_that_is_read_back_has_no_running_clock_and_what_runs_next_is_measured_from_there() -> None:
     clock = HandClock()
     agent = answering(clock, 200.0, 250.0)
-    trail = trail_of(clock, crash_at("before-append", 3))
+    trail = trail_of(clock, crash_at("before-append", 2))
     with pytest.raises(Crash):
         await trail.run(agent, "hello", session="s")
     clock.advance(WEEK)

@@ -90,7 +90,7 @@ async def test_a_run_that_was_answered_says_that_nobody_goes_on_with_it_yet() ->
     async with asked() as (trail, _, client):
         await trail.flow("fail").answer("ask", approved=True, by="ana")
         said = words((await client.get("/runs/flow:fail")).text)
-    assert "▶ in progress At ask " in said
+    assert "▶ in progress Answered, waiting for a worker since 2026-05-01 00:00:00 UTC" in said
     assert "owner no process runs it" in said
 
 

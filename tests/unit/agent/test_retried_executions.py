@@ -132,7 +132,7 @@ def test_a_retry_that_is_over_is_no_try_of_the_next_input() -> None:
 def test_the_first_request_of_a_retry_shows_calls_with_their_results_and_no_failed_inference() -> None:
     worked = (*step(), asked(), wants("look"), running(), returned(), ended(), *failed(2), FAILED)
     again = given(*opened(), *worked, retried())
-    assert shown(again) == ["hello", "", ""]
+    assert shown(again) == ["hello", "", "ok"]
     assert [message.role for piece in again.state.request_messages for message in piece] == [
         "user",
         "assistant",

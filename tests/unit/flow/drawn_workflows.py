@@ -52,6 +52,7 @@ inner = Workflow("inner").function("x", compute).build()
 # Words that YAML 1.1 reads as something else stand among them.
 odd = ["yes", "0123", "1:30", "null", " ", "é\n'x\": #", "\x85", "\u2028\ufeff", "- a", "2026-01-01"]
 texts = st.sampled_from(["a", "{{ vars.n }}", *odd])
+results = st.sampled_from([None, "a", "out", "vars.out.a"])
 objects = st.dictionaries(st.sampled_from(["a", "on", "1"]), json_values, max_size=2)
 seconds = st.none() | st.sampled_from([0.5, 3, CENTURY_SECONDS])
 when: st.SearchStrategy[Any] = st.sampled_from(["vars.ok", "vars.n > 1", is_big])
@@ -168,7 +169,7 @@ USE: Mapping[str, object] = {
 def drawn_workflows(draw: st.DrawFn) -> BuiltWorkflow:
     """Draw a workflow. Every node leads to the node `end`, and some of them to others by the end they come to."""
     options = draw(st.none() | st.builds(RunOptions, concurrency=st.integers(1, 9), timeout=seconds))
-    flow = Workflow("drawn", result=draw(st.none() | texts), options=options, description=draw(st.none() | texts))
+    flow = Workflow("drawn", result=draw(results), options=options, description=draw(st.none() | texts))
     kinds = list(KINDS)
     chosen = draw(st.lists(st.sampled_from(kinds), unique=True, min_size=1, max_size=6))
     for kind in chosen:

@@ -27,7 +27,7 @@ def other_call(**changes: object) -> Message:
     ("now", "report"),
     [
         (asking(), "message 1 (system)\n  recorded  'Be brief.'\n  now       nothing"),
-        (asking(*ASKED[:3]), 'message 4 (tool)\n  recorded  ["tool_result"]\n  now       nothing'),
+        (asking(*ASKED[:3]), "message 4 (tool)\n  recorded  '3'\n  now       nothing"),
         (asking(*ASKED, Message.user("More")), "message 5 (user)\n  recorded  nothing\n  now       'More'"),
         (
             asking(ASKED[0], Message.user("Milk?")),
