@@ -212,12 +212,12 @@ class _Driver:
                 await session.approve(approval, by=by, reason=reason, arguments=arguments, key=key)
             case ApprovalDenied(approval_id=approval, by=by, reason=reason, key=key):
                 await session.deny(approval, by=by, reason=reason, key=key)
-            case ToolExecutionCompleted(result=result, settled_by=str(by)):
-                await session.settle(effect_id, "completed", by=by, result=result)
-            case ToolExecutionFailed(error=error, settled_by=str(by)):
-                await session.settle(effect_id, "failed", by=by, message=error.message)
-            case WaitEnded(reason="rerun" | "tell" as verdict, by=str(by)):
-                await session.settle(effect_id, verdict, by=by)
+            case ToolExecutionCompleted(result=result, settled_by=str(by), settled_reason=reason):
+                await session.settle(effect_id, "completed", by=by, result=result, reason=reason)
+            case ToolExecutionFailed(error=error, settled_by=str(by), settled_reason=reason):
+                await session.settle(effect_id, "failed", by=by, message=error.message, reason=reason)
+            case WaitEnded(reason="rerun" | "tell" as verdict, by=str(by), settled_reason=reason):
+                await session.settle(effect_id, verdict, by=by, reason=reason)
             case event:
                 raise AssertionError(f"{event.TYPE} is no command")
 

@@ -34,14 +34,22 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
     match command.verdict:
         case "completed":
             done = ToolExecutionCompleted(
-                position=call.position, result=command.result, settled_by=command.by, duration_seconds=0.0
+                position=call.position,
+                result=command.result,
+                settled_by=command.by,
+                settled_reason=command.reason,
+                duration_seconds=0.0,
             )
             return (done, *ended)
         case "failed":
             message = command.message or "it failed, says the person who looked into it"
             error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
             failed = ToolExecutionFailed(
-                position=call.position, error=error, settled_by=command.by, duration_seconds=0.0
+                position=call.position,
+                error=error,
+                settled_by=command.by,
+                settled_reason=command.reason,
+                duration_seconds=0.0,
             )
             return (failed, *ended)
         case "rerun" | "tell":
@@ -51,7 +59,7 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
                     "before is settled and it has gone on, with `resume` or a worker"
                 )
                 raise CommandRejected("settle a call of", state.agent_id, why)
-            return (WaitEnded(reason=command.verdict, by=command.by),)
+            return (WaitEnded(reason=command.verdict, by=command.by, settled_reason=command.reason),)
     assert_never(command.verdict)
 
 

@@ -114,6 +114,7 @@ class Settle(FromOutside, frozen=True, kw_only=True):
     verdict: Verdict
     result: JsonValue = None
     message: str | None = None
+    reason: str | None = None
 
 
 class Fork(FromOutside, frozen=True, kw_only=True):

@@ -144,6 +144,7 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
                 output=command.output,
                 duration_seconds=0.0,
                 settled_by=command.by,
+                settled_reason=command.reason,
             )
         case "failed":
             error = ErrorInfo(
@@ -158,6 +159,7 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
                 error=error,
                 duration_seconds=0.0,
                 settled_by=command.by,
+                settled_reason=command.reason,
             )
         case "rerun":
             return NodeAttemptInterrupted(
@@ -165,4 +167,6 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
                 reason=CutReason.CRASH,
                 then=NodeThen.RERUN,
                 duration_seconds=0.0,
+                settled_by=command.by,
+                settled_reason=command.reason,
             )

@@ -101,6 +101,7 @@ class SettleNode(FromOutside, frozen=True, kw_only=True):
     verdict: Verdict
     output: JsonValue = None
     message: str | None = None
+    reason: str | None = None
 
 
 class AnswerQuestion(FromOutside, frozen=True, kw_only=True):

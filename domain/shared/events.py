@@ -126,13 +126,18 @@ class WaitStarted(Event, frozen=True, kw_only=True):
 
 
 class WaitEnded(Event, frozen=True, kw_only=True):
-    """The wait is over: its time has come, the last question was answered, or the run is to stop."""
+    """The wait is over: its time has come, the last question was answered, or the run is to stop.
+
+    `settled_reason` is why the person says so who has the call run again, or the model told.
+    """
 
     TYPE = "wait.ended.v1"
     KIND = EventKind.INTENT
+    CONTENT = frozenset({"settled_reason"})
     STATE = frozenset({"by"})
     reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop", "answered"]
     by: str | None = None
+    settled_reason: str | None = None
 
     @property
     def is_verdict(self) -> bool:

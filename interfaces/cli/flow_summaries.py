@@ -6,7 +6,7 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import because, clock_time, summary
+from steptrail.interfaces.cli.summaries import because, clock_time, settled_or, summary
 from steptrail.projections.rendering import many
 
 _CUT = 100
@@ -79,13 +79,11 @@ def _said(event: stored.FlowEvent) -> str:
             return f"{_name(event, item)} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
         case stored.NodeAttemptCompleted(duration_seconds=seconds, output=output, item=item):
             how = "kept from before" if event.is_kept else f"in {seconds:.2f} s"
-            said = f"said by {event.settled_by}" if event.settled_by is not None else how
-            return f"{_name(event, item)} {said}: {result_text(output)}"
+            return f"{_name(event, item)} {settled_or(event, how)}: {result_text(output)}"
         case stored.NodeAttemptFailed(duration_seconds=seconds, failure=failure, error=error, item=item):
-            said = f"said by {event.settled_by}" if event.settled_by is not None else f"in {seconds:.2f} s"
-            return f"{_name(event, item)} {said}, {failure.value}: {error}"
+            return f"{_name(event, item)} {settled_or(event, f'in {seconds:.2f} s')}, {failure.value}: {error}"
         case stored.NodeAttemptInterrupted(reason=reason, then=then, item=item):
-            return f"{_name(event, item)}: {reason.value}, outcome unknown: {_FOLLOWS[then]}"
+            return f"{_name(event, item)}: {settled_or(event, f'{reason.value}, outcome unknown')}: {_FOLLOWS[then]}"
         case stored.NodeAttemptSuspended(stream=stream, reason=reason, item=item):
             return f"{_name(event, item)}: {stream} {reason}"
         case stored.NodeRetryScheduled(attempt=attempt, delay_seconds=delay, item=item):

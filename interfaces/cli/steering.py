@@ -61,6 +61,7 @@ def register(commands: Commands) -> None:
     verdict.add_argument("--failed", metavar="TEXT", help="it failed")
     verdict.add_argument("--rerun", action="store_true", help="it did nothing: run it again")
     verdict.add_argument("--tell", action="store_true", help="nobody knows: tell the model so")
+    settle.add_argument("--reason", help="why, for the record")
     by_option(settle)
 
     approve = commands.add("approve", _approve, "Let a call of session or run ID run that waits for approval.")
@@ -81,20 +82,20 @@ def _steer(arguments: argparse.Namespace, output: Output) -> int:
 
 def _settle(arguments: argparse.Namespace, output: Output) -> int:
     result = None if arguments.result is None else json_value("--result", arguments.result)
-    by: str = arguments.by
+    who: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason}
 
     async def carry(handle: Steered) -> AnyResult:
         whole = _whole(handle, arguments.effect)
         if arguments.result is not None:
             if isinstance(handle, Session):
-                return await handle.settle(whole, "completed", by=by, result=result)
-            return await handle.settle(whole, "completed", by=by, output=result)
+                return await handle.settle(whole, "completed", result=result, **who)
+            return await handle.settle(whole, "completed", output=result, **who)
         if arguments.failed is not None:
-            return await handle.settle(whole, "failed", by=by, message=arguments.failed)
+            return await handle.settle(whole, "failed", message=arguments.failed, **who)
         if arguments.rerun:
-            return await handle.settle(whole, "rerun", by=by)
+            return await handle.settle(whole, "rerun", **who)
         if isinstance(handle, Session):
-            return await handle.settle(whole, "tell", by=by)
+            return await handle.settle(whole, "tell", **who)
         raise Refusal("--tell: in a workflow there is no model to tell: --result, --failed or --rerun say what it did")
 
     return carried_out(arguments, output, carry)

@@ -1,6 +1,7 @@
 """One event on one line, for `tail` and `show --events`."""
 
 from math import floor, log10
+from typing import Protocol
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events.tools import Then
@@ -16,6 +17,16 @@ from steptrail.interfaces.cli.output import one_line
 from steptrail.projections.rendering import many, why_cut
 
 _CUT = 100
+
+
+class _Settled(Protocol):
+    @property
+    def settled_by(self) -> str | None: ...
+
+    @property
+    def settled_reason(self) -> str | None: ...
+
+
 _FOLLOWS = {
     Then.RERUN: "it runs again",
     Then.TELL: "the model is told",
@@ -160,7 +171,7 @@ def _decision(event: stored.DecisionEvent) -> str:
             why = f" ({problem})" if problem else ""
             return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"
         case stored.WaitEnded(reason=reason, by=by):
-            return f"{reason}{f' by {by}' if by else ''}"
+            return f"{reason}{f' by {by}' if by else ''}{because(event.settled_reason)}"
 
 
 def _call(event: stored.ToolEvent) -> str:
@@ -168,9 +179,9 @@ def _call(event: stored.ToolEvent) -> str:
         case stored.ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
             return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
         case stored.ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
-            return f"call {position} in {seconds:.2f} s: {result_text(result)}"
+            return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}: {result_text(result)}"
         case stored.ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
-            return f"call {position} in {seconds:.2f} s, {_error(error)}"
+            return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}, {_error(error)}"
         case stored.ToolExecutionInterrupted(position=position, then=then):
             return f"call {position}: {why_cut(event)}, outcome unknown: {_FOLLOWS[then]}"
         case stored.ToolExecutionSuspended(position=position, session=session, reason=reason):
@@ -204,6 +215,13 @@ def _approval(event: stored.ApprovalEvent) -> str:
 def because(reason: str | None) -> str:
     """Return a reason as the end of a line, and an empty text where there is none."""
     return f": {reason}" if reason else ""
+
+
+def settled_or(event: _Settled, otherwise: str) -> str:
+    """Return who has said how a call ended, and why; `otherwise` for one of which nobody had to."""
+    if event.settled_by is None:
+        return otherwise
+    return f"said by {event.settled_by}{f' ({event.settled_reason})' if event.settled_reason else ''}"
 
 
 def _error(error: ErrorInfo) -> str:

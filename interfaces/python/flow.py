@@ -111,14 +111,15 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         by: str = "user",
         output: JsonValue = None,
         message: str | None = None,
+        reason: str | None = None,
     ) -> FlowResult:
         """Say what became of a parked node: it `completed` with an `output`, it `failed`, or it is to `rerun`.
 
-        The run goes on at the next `resume`. Raises `SessionNotFound`, `CommandRejected` when nobody waits for such a
-        verdict, and `NotStorable` for an output that is not JSON.
+        The `reason` is kept. The run goes on at the next `resume`. Raises `SessionNotFound`, `CommandRejected` when
+        nobody waits for such a verdict, and `NotStorable` for an output that is not JSON.
         """
         said = to_json_value(output, "output")
-        command = SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
+        command = SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message, reason=reason)
         return await self._control.settle(command)
 
     async def answer(

@@ -197,15 +197,16 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         by: str = "user",
         result: JsonValue = None,
         message: str | None = None,
+        reason: str | None = None,
     ) -> RunResult[Any]:
-        """Say what became of a parked call; the session goes on at the next `resume`.
+        """Say what became of a parked call, and for what `reason`; the session goes on at the next `resume`.
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
         same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
         no call with this effect id waits for a verdict, and `NotStorable` for a result that is not JSON.
         """
         said = to_json_value(result, "result")
-        command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
+        command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message, reason=reason)
         telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
 

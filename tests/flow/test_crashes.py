@@ -118,7 +118,10 @@ async def test_an_unsafe_effect_is_parked_until_a_person_says_what_happened(
         handle = trail.flow("f")
         with pytest.raises(CommandRejected, match="nobody waits for a verdict on f:1:b:1"):
             await handle.settle("f:1:b:1", "completed", by="ana")
-        await handle.settle("f:1:a:1", verdict, by="ana", **given)  # type: ignore[arg-type]
+        await handle.settle("f:1:a:1", verdict, by="ana", reason="I looked", **given)  # type: ignore[arg-type]
+        said = [record.event for record in await handle.events()]
+        by = [(getattr(each, "settled_by", None), getattr(each, "settled_reason", None)) for each in said]
+        assert [each for each in by if each != (None, None)] == [("ana", "I looked")]
         first = "ana has settled it already, at 2027-01-15 08:00:00 UTC, and a call in doubt is settled once"
         with pytest.raises(CommandRejected, match=first):
             await handle.settle("f:1:a:1", "completed", by="ben")

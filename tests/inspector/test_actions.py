@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.agent.events import ToolExecutionCompleted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.inspector import Access, inspector
@@ -400,6 +401,9 @@ async def test_what_was_typed_stands_in_the_form_again_when_it_is_refused_beside
             assert "The data is not JSON. Nothing was done." in words(refused.text)
             assert "data-live" not in refused.text  # it would be replaced by the page without what was typed
             again = await post(client, forms(refused.text)[0], do="done", **said | {"data": '{"sent": 1}'})
+        events = [record.event for record in await parked.session("parked").events()]
+        settled = next(event for event in events if isinstance(event, ToolExecutionCompleted))
+        assert (settled.settled_by, settled.settled_reason) == ("inspector:ana", "I looked\nit up")
     assert (again.status_code, again.headers["location"]) == (303, "/runs/parked")
 
 

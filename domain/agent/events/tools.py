@@ -51,18 +51,19 @@ class ToolExecutionStarted(Event, frozen=True, kw_only=True):
 class ToolExecutionCompleted(Event, frozen=True, kw_only=True):
     """The tool returned. `shown_characters` is the length to which the text for the model was cut; None for all of it.
 
-    `settled_by` is the person who reported the result; None when the tool itself returned it.
+    `settled_by` is the person who reported the result, for a `settled_reason`; None when the tool itself returned it.
     """
 
     TYPE = "tool.execution.completed.v1"
     KIND = EventKind.WORLD
-    CONTENT = frozenset({"result"})
+    CONTENT = frozenset({"result", "settled_reason"})
     STATE = frozenset({"settled_by", "usage"})
     position: Count
     result: JsonValue = None
     duration_seconds: Seconds
     shown_characters: Positive | None = None
     settled_by: str | None = None
+    settled_reason: str | None = None
     usage: BilledUsage | None = None
 
 
@@ -75,11 +76,13 @@ class ToolExecutionFailed(Event, frozen=True, kw_only=True):
 
     TYPE = "tool.execution.failed.v1"
     KIND = EventKind.WORLD
+    CONTENT = frozenset({"settled_reason"})
     STATE = frozenset({"settled_by", "usage"})
     position: Count
     error: ErrorInfo
     duration_seconds: Seconds
     settled_by: str | None = None
+    settled_reason: str | None = None
     may_retry: bool = False
     cut_by: CutBy | None = None
     usage: BilledUsage | None = None

@@ -67,12 +67,12 @@ class NodeAttemptCompleted(TaskEvent, frozen=True, kw_only=True):
 
     `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer.
     `is_kept` says that the node did not run: its result was kept from an earlier visit. `settled_by` is the person who
-    reported it.
+    reported it, for a `settled_reason`.
     """
 
     TYPE = "node.attempt.completed.v1"
     KIND = EventKind.WORLD
-    CONTENT = frozenset({"artifacts", "detail", "messages", "output", "sets"})
+    CONTENT = frozenset({"artifacts", "detail", "messages", "output", "sets", "settled_reason"})
     STATE = frozenset({"node", "settled_by", "unsets", "usage"})
     attempt: Count
     output: JsonValue = None
@@ -86,6 +86,7 @@ class NodeAttemptCompleted(TaskEvent, frozen=True, kw_only=True):
     is_kept: bool = False
     duration_seconds: Seconds
     settled_by: str | None = None
+    settled_reason: str | None = None
 
 
 class NodeAttemptFailed(TaskEvent, frozen=True, kw_only=True):
@@ -93,7 +94,7 @@ class NodeAttemptFailed(TaskEvent, frozen=True, kw_only=True):
 
     TYPE = "node.attempt.failed.v1"
     KIND = EventKind.WORLD
-    CONTENT = frozenset({"details"})
+    CONTENT = frozenset({"details", "settled_reason"})
     STATE = frozenset({"node", "settled_by", "usage"})
     attempt: Count
     failure: FailureClass
@@ -103,23 +104,27 @@ class NodeAttemptFailed(TaskEvent, frozen=True, kw_only=True):
     usage: BilledUsage | None = None
     duration_seconds: Seconds
     settled_by: str | None = None
+    settled_reason: str | None = None
 
 
 class NodeAttemptInterrupted(TaskEvent, frozen=True, kw_only=True):
-    """The try was cut off, and its outcome is unknown.
+    """The try was cut off, and its outcome is unknown; or a person who looked into that says that it is to run again.
 
-    `then` is the consequence. It is the only intent inside a fact: when the event is appended again on another state,
-    `then` is decided anew.
+    `settled_by` is that person, for a `settled_reason`. `then` is the consequence. It is the only intent inside a fact:
+    when the event is appended again on another state, `then` is decided anew.
     """
 
     TYPE = "node.attempt.interrupted.v1"
     KIND = EventKind.WORLD
-    STATE = frozenset({"node", "usage"})
+    CONTENT = frozenset({"settled_reason"})
+    STATE = frozenset({"node", "settled_by", "usage"})
     attempt: Positive
     reason: CutReason
     then: NodeThen
     usage: BilledUsage | None = None
     duration_seconds: Seconds
+    settled_by: str | None = None
+    settled_reason: str | None = None
 
 
 class NodeAttemptSuspended(TaskEvent, frozen=True, kw_only=True):

@@ -169,7 +169,7 @@ async def _answered(handle: Any, question: Question, do: str, form: Mapping[str,
             name = "output" if question.stream.startswith(FLOWS) else "result"
             given: dict[str, Any] = {name: _json(form)} if do == "done" else {}
             given |= {"message": reason} if do == "failed" else {}
-            await handle.settle(question.id, "completed" if do == "done" else do, by=by, **given)
+            await handle.settle(question.id, "completed" if do == "done" else do, by=by, reason=reason, **given)
 
 
 def _json(form: Mapping[str, str]) -> JsonValue:

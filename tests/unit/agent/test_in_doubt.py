@@ -126,23 +126,24 @@ def test_hooks_see_a_call_whose_outcome_is_unknown_before_the_next_one_starts(on
 
 
 PARKED = crashed(ToolEffect.UNSAFE, OnUnknown.PARK).and_(PARK_IT, PARK)
-DID = Settle(effect_id=EFFECT_ID, by="ana", verdict="completed", result="it went through")
-DID_NOT = Settle(effect_id=EFFECT_ID, by="ana", verdict="failed", message="no trace of it")
-RERUN = Settle(effect_id=EFFECT_ID, by="ana", verdict="rerun")
-TELL = Settle(effect_id=EFFECT_ID, by="ana", verdict="tell")
+WHY = "the bank says so"
+DID = Settle(effect_id=EFFECT_ID, by="ana", verdict="completed", result="it went through", reason=WHY)
+DID_NOT = Settle(effect_id=EFFECT_ID, by="ana", verdict="failed", message="no trace of it", reason=WHY)
+RERUN = Settle(effect_id=EFFECT_ID, by="ana", verdict="rerun", reason=WHY)
+TELL = Settle(effect_id=EFFECT_ID, by="ana", verdict="tell", reason=WHY)
 SETTLED = WaitEnded(reason="settled", by="ana")
 
 
 def settled_as(command: Settle) -> tuple[AgentEvent, ...]:
     error = structs.replace(BOOM, error_class="steptrail:SettledAsFailed", message="no trace of it")
+    by_ana = {"duration_seconds": 0.0, "settled_by": "ana", "settled_reason": WHY}
     match command.verdict:
         case "completed":
-            done = structs.replace(returned(1, "it went through"), duration_seconds=0.0, settled_by="ana")
-            return (done, SETTLED)
+            return (structs.replace(returned(1, "it went through"), **by_ana), SETTLED)
         case "failed":
-            return (structs.replace(broke(1, error), duration_seconds=0.0, settled_by="ana"), SETTLED)
+            return (structs.replace(broke(1, error), **by_ana), SETTLED)
         case "rerun" | "tell":
-            return (WaitEnded(reason=command.verdict, by="ana"),)
+            return (WaitEnded(reason=command.verdict, by="ana", settled_reason=WHY),)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,19 @@ NODE_ERROR = NodeError(node_id="a", kind="tool", message="gone", attempt=3, visi
             "a said by ana: null",
         ),
         (
+            NodeAttemptInterrupted(
+                node="a",
+                visit=1,
+                attempt=1,
+                reason=CutReason.CRASH,
+                then=NodeThen.RERUN,
+                duration_seconds=0.0,
+                settled_by="ana",
+                settled_reason="no trace of it",
+            ),
+            "a: said by ana (no trace of it): it runs again",
+        ),
+        (
             NodeAttemptCompleted(node="a", visit=1, attempt=0, is_kept=True, duration_seconds=0.0),
             "a kept from before: null",
         ),

@@ -89,6 +89,13 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             "s1 after 12 events, by ana: try again",
         ),
         (WaitEnded(reason="settled", by="ana"), "settled by ana"),
+        (WaitEnded(reason="rerun", by="ana", settled_reason="no trace of it"), "rerun by ana: no trace of it"),
+        (
+            ToolExecutionCompleted(
+                position=1, result=1, duration_seconds=0.0, settled_by="ana", settled_reason="the bank says so"
+            ),
+            "call 1 said by ana (the bank says so): 1",
+        ),
         (ToolExecutionCompleted(position=1, result={"a": [1]}, duration_seconds=0.0), 'call 1 in 0.00 s: {"a":[1]}'),
         (
             ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL, duration_seconds=0.0),
