@@ -62,7 +62,7 @@ class Runner:
         self._agent, self._segment, self._journal, self._flight = agent, segment, journal, segment.flight
         self._env, self._reach = segment.environment, segment.environment.reach
         self._means = _means(journal, agent)
-        self._over = _failed_below(journal.peek())
+        self._over, self._has_run_calls = _failed_below(journal.peek()), False
         self._place: LogPlace | None = None
         self._inference = Inference(segment, agent) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
@@ -109,9 +109,10 @@ class Runner:
         if place != self._place:
             self._place = place
             log_place.set(place)
-        if left := _failed_below(state) - self._over:
+        if self._has_run_calls and (left := _failed_below(state) - self._over):
             await self._stop(left)
             return  # a command may have come meanwhile, so the machine is asked again
+        self._has_run_calls = isinstance(effect, RunCalls)
         if self._unopened is not None and isinstance(effect, _NEED_RESOURCES):
             await self._open(state)
             return

@@ -86,7 +86,7 @@ async def test_history_begins_a_session_without_instructions_and_does_not_count_
         assert said == [
             ("user", "before"),
             ("assistant", ""),
-            ("tool", ""),
+            ("tool", "seen"),
             ("user", "hello"),
             ("assistant", "Hello again."),
         ]

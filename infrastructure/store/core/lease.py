@@ -109,7 +109,7 @@ class FileLeases:
     def __init__(self, database: Path, *, patience: float) -> None:
         self._folder = _folder(database)
         self._patience = patience
-        self._guard_file, self._is_guarding = FileLock(self._folder / "guard", thread_local=False), threading.Lock()
+        self._guard_file, self._is_guarding = FileLock(self._folder / "guard", thread_local=False), threading.RLock()
         self._holder: FileLock | None = None
         self._held: set[Path] = set()
         self._given_up: set[Path] = set()
@@ -221,8 +221,8 @@ class FileLeases:
     def _removed(self) -> bool:
         """Remove what can be removed of the files of what was given up; tell whether that was all."""
         with self._lock:
-            paths = list(self._given_up)
-        for path in paths:
+            left = list(self._given_up)
+        for path in [*left]:
             try:
                 path.unlink()
             except FileNotFoundError:
@@ -230,9 +230,10 @@ class FileLeases:
                     continue  # it may come back with its folder
             except OSError:
                 continue
+            left.remove(path)
             with self._lock:
                 self._given_up.discard(path)
-        return not self._given_up
+        return not left
 
     def _cleared(self, lease: LeaseFile) -> bool:
         """Remove a lease that nobody holds; return whether it was one. Call it under the guard."""
