@@ -100,8 +100,10 @@ class Runner:
     async def perform(self, effect: Effect, /) -> None:
         """Perform the effect, and record the events that follow from it."""
         journal = self._journal
-        # The criteria of a service may keep the state that they are shown; ours do not.
+        # The criteria of a service may keep the state that they are shown, and are code of the user; ours are neither.
         keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
+        if keeps and journal.is_opening:
+            await journal.flush()
         state = journal.state.at(journal.asked.as_of) if keeps else journal.asked
         fold = state.fold
         execution, step = fold.execution, fold.step

@@ -84,7 +84,7 @@ def test_a_crash_in_the_wait_for_a_retry_leaves_the_rest_of_it_to_the_next_proce
     for gate in ("model-0", "model-1"):
         stage.open(gate)
     with ModelServer([rate_limited(retry_after_ms="1500"), answer("All done.")]) as server:
-        killed = stage.perform("run", "over_http", {"url": server.url}, fault="after-append:3")
+        killed = stage.perform("run", "over_http", {"url": server.url}, fault="after-append:2")
         scheduled = stage.of(RetryScheduled)
         assert (killed.code, len(stage.of(WaitStarted)), stage.of(WaitEnded)) == (-9, 1, [])
         resumed = stage.perform("resume", "over_http", {"url": server.url})

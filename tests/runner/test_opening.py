@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, HookType, Steptrail
+from steptrail.continuation import CallableCriterion
 from steptrail.domain.errors import CommandRejected, SessionNotFound
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Commit, Recorded
@@ -115,6 +116,11 @@ async def test_code_of_the_user_finds_its_run_in_the_store() -> None:
         return True
 
     async with trail_of() as trail:
+        asked = AgentBuilder("z").with_model(ScriptedModel(["Hello."]))
+        asked.with_criteria(CallableCriterion(lambda _: bool(commits), name="seen"))
+        await trail.run(asked.build(), "hi", session="c", on_commit=commits.note)
+        assert commits.pop(0)[-1] == "ExecutionStarted"
+        commits.clear()
         hooked = AgentBuilder("x").with_model(ScriptedModel(["Hello."]))
         hooked = hooked.with_hook(HookType.EXECUTION_START, CallableHook(before, name="before"))
         await trail.run(hooked.build(), "hi", session="s")
