@@ -31,6 +31,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
+from steptrail.domain.readable import readable
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -104,7 +105,7 @@ class Settings(Value, frozen=True, omit_defaults=False):
             if not isinstance(getattr(self, field), Mapping):
                 self.refuse(field, f"Expected {wanted}")
         try:
-            checked = msgspec.convert(self, _twin(type(self)), from_attributes=True)
+            checked = msgspec.convert(self, readable(_twin(type(self))), from_attributes=True)
         except msgspec.ValidationError as error:
             place, fault = place_and_fault(error)
             field = place.partition("[")[0].partition(".")[0]
@@ -136,7 +137,7 @@ def reader_of(kind: type[V]) -> Callable[[bytes | str], V]:
     check them once more took two thirds of the time in which the start of a run was read. What a class of settings
     checks beside types is checked here too.
     """
-    decode = msgspec.json.Decoder(kind).decode
+    decode = msgspec.json.Decoder(readable(kind)).decode
     if not _holds_settings(kind):
         return decode
 
@@ -182,7 +183,7 @@ def an_object(given: object, what: str) -> Mapping[str, Any]:
 def made(kind: type[V], fields: Mapping[str, Any]) -> V:
     """Return the value with these fields, each checked. Raises `ValueError` that names the field that is wrong."""
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(fields, readable(kind))
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, InvalidSetting):
             raise error.__cause__ from None
@@ -217,7 +218,7 @@ def refuse_wrong_types(given: Struct) -> None:
     for name, wanted in _values_of_another_class(given):
         raise ConfigurationError(f"{name}: Expected {wanted}, got `{type(getattr(given, name)).__name__}`")
     try:
-        msgspec.convert(given, _twin(type(given)), from_attributes=True)
+        msgspec.convert(given, readable(_twin(type(given))), from_attributes=True)
     except msgspec.ValidationError as error:
         place, fault = place_and_fault(error)
         raise ConfigurationError(f"{place}: {fault}") from None
@@ -251,7 +252,7 @@ def _incomparable_in(given: Struct) -> tuple[str, str]:
     """Return the first field that cannot be compared with its type, for half a character or a signalling NaN."""
     for name, kind in _types(type(given)).items():
         try:
-            msgspec.convert(getattr(given, name), kind, from_attributes=True)
+            msgspec.convert(getattr(given, name), readable(kind), from_attributes=True)
         except msgspec.ValidationError:
             continue
         except ValueError as error:

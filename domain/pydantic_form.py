@@ -9,6 +9,7 @@ import msgspec
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from steptrail.domain.base import Value, place_and_fault
+from steptrail.domain.readable import readable
 
 
 def core_schema_of(kind: type[Value]) -> CoreSchema:
@@ -18,7 +19,7 @@ def core_schema_of(kind: type[Value]) -> CoreSchema:
         if isinstance(value, kind):
             return value
         try:
-            return msgspec.convert(value, kind)
+            return msgspec.convert(value, readable(kind))
         except msgspec.ValidationError as error:
             place, fault = place_and_fault(error)
             said = f"{place}: {fault}" if place else fault

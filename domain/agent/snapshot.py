@@ -23,6 +23,7 @@ from steptrail.domain.agent.step import AgentStep
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.messages import Message
+from steptrail.domain.readable import readable
 
 FORMAT = "agent.24"
 
@@ -77,7 +78,7 @@ def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentS
 def _load(lines: Iterable[bytes]) -> AgentState:
     rest = iter(lines)
     first, written = islice(rest, 2)
-    head = decode(first, type=_Head)
+    head = decode(first, type=readable(_Head))
     of_messages, steps = list[bytes](), 0
     for line in rest:
         if line.startswith(_A_STEP):
@@ -89,12 +90,14 @@ def _load(lines: Iterable[bytes]) -> AgentState:
         raise ValueError(f"a snapshot of {said} has lines for {found}")
     if len(head.origins) != head.messages:
         raise ValueError(f"a snapshot of {head.messages} messages says where {len(head.origins)} come from")
-    fold = decode(written, type=SessionFold, dec_hook=_log)
-    fold.messages = Log[Message].written(len(of_messages), lambda: of_messages, partial(decode, type=Message))
+    fold = decode(written, type=readable(SessionFold), dec_hook=_log)
+    fold.messages = Log[Message].written(len(of_messages), lambda: of_messages, partial(decode, type=readable(Message)))
     fold.origins = Log(head.origins)
     fold.ended_at_version = Log(head.ended_at_version)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].written(steps, partial(_of_steps, lines), partial(decode, type=AgentStep))
+        fold.execution.steps = Log[AgentStep].written(
+            steps, partial(_of_steps, lines), partial(decode, type=readable(AgentStep))
+        )
     return AgentState(fold, as_of=fold.updated_at)
 
 

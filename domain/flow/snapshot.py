@@ -23,6 +23,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.kernel.persistent import Layers
+from steptrail.domain.readable import readable
 from steptrail.domain.shared.requests import Request
 
 S = TypeVar("S", bound=Struct)
@@ -100,7 +101,7 @@ _RUN = _form(
 _FOLD = _form(FlowFold, run=_RUN | None)
 
 _ENCODE = msgspec.json.Encoder().encode
-_DECODER = msgspec.json.Decoder(_FOLD)
+_DECODER = msgspec.json.Decoder(readable(_FOLD))
 
 
 def _written(form: type[Struct], value: Struct, **instead: Any) -> Struct:
@@ -177,7 +178,7 @@ def _named(value: Struct | None) -> _WrittenEvent | None:
 
 
 def _unnamed(written: _WrittenEvent | None) -> Any:
-    return None if written is None else msgspec.json.decode(written.value, type=_ONE_OF[written.name])
+    return None if written is None else msgspec.json.decode(written.value, type=readable(_ONE_OF[written.name]))
 
 
 def _deltas(started: Any, ended: Mapping[int, Any]) -> dict[int, Delta]:

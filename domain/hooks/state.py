@@ -41,6 +41,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
@@ -324,7 +325,7 @@ def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
     # What the hook gave is checked here, or its values would fail when they are stored, and that error names no hook.
     try:
         storable(full_form(event))
-        stored = msgspec.json.decode(msgspec.json.encode(event), type=type(event))
+        stored = msgspec.json.decode(msgspec.json.encode(event), type=readable(type(event)))
     except (ValueError, NotStorable) as error:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
     if stored != event:

@@ -23,6 +23,7 @@ import msgspec
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.domain.kernel.given import a_text, a_time
+from steptrail.domain.readable import readable
 from steptrail.infrastructure.fleet.packages import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -197,7 +198,7 @@ class ProcrastinateEngine:
         """Return what the engine holds."""
         await self._opened()
         told = await self._ask("SELECT report, extract(epoch FROM now() - seen) FROM fleet_workers ORDER BY worker", ())
-        workers = [(msgspec.json.decode(report, type=WorkerReport), float(age)) for report, age in told]
+        workers = [(msgspec.json.decode(report, type=readable(WorkerReport)), float(age)) for report, age in told]
         served = {topic for worker, age in workers if age < _ALIVE_SECONDS for topic in worker.topics}
         rows = await self._ask(
             "SELECT job.args->>'topic', count(*) FILTER (WHERE is_now), count(*) FILTER (WHERE NOT is_now), "

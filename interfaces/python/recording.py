@@ -20,6 +20,7 @@ from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecording, RecordTooNew
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import CommitHead, Recorded
+from steptrail.domain.readable import readable
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import apart, encode
@@ -197,4 +198,4 @@ def _head(commit: bytes) -> CommitHead | None:
     if about is None:
         return None
     about["commit_id"] = about.pop("id")
-    return msgspec.convert(about, CommitHead)
+    return msgspec.convert(about, readable(CommitHead))

@@ -10,6 +10,7 @@ from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
+from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
@@ -53,7 +54,7 @@ def checked_reply(given: object) -> ModelReply:
             storable(part.arguments, f"the arguments of {part.name}")
         elif isinstance(part, ProviderPart | CitationPart):
             storable(part.data, f"the data of {part.provider}")
-    reply = msgspec.json.decode(msgspec.json.encode(given), type=ModelReply)
+    reply = msgspec.json.decode(msgspec.json.encode(given), type=readable(ModelReply))
     if reply.usage.total > LARGEST:
         raise ValueError("the model driver returned a usage of more tokens than 64 bits can count")
     return reply

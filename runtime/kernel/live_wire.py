@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steptrail.domain.live import DeltaKind, NodeProgress, Progress, ReplyKey, ToolProgress
+from steptrail.domain.readable import readable
 from steptrail.domain.storable import as_unicode
 from steptrail.runtime.kernel.live_reply import ReplyEnd
 
@@ -53,7 +54,7 @@ class NodesShown(msgspec.Struct, tag="nodes", frozen=True):
 
 Message: TypeAlias = Wants | TextShown | CallsShown | NodesShown
 
-_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(readable(Message))
 
 
 def encoded(message: Message) -> str:

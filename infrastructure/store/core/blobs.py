@@ -18,6 +18,7 @@ from steptrail.domain.base import Value
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
+from steptrail.domain.readable import readable
 from steptrail.infrastructure.store.core.codec import checked_instant, decode_state, unreadable
 from steptrail.infrastructure.store.core.contents import decode_parts, encoded_parts
 from steptrail.runtime.kernel.kinds import KINDS
@@ -65,7 +66,7 @@ class _References(Struct, rename={"blobs": "@blobs"}):
 
 
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
-_REFERENCES = msgspec.json.Decoder(_References)
+_REFERENCES = msgspec.json.Decoder(readable(_References))
 
 
 def no_blobs(digest: bytes) -> None:

@@ -14,6 +14,7 @@ from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.domain.readable import readable
 from steptrail.infrastructure.store.core.codec import decode_state
 
 _ENCODER = msgspec.json.Encoder()
@@ -55,7 +56,7 @@ def decode_parts(type_name: str, state: bytes, content: object) -> Event:
     kind = EVENT_TYPES.get(type_name)
     if kind is None or not isinstance(content, bytes) or _is_all_at_the_top(kind):
         return decode_state(type_name, joined(type_name, state, content))
-    return convert(_together(state, content), kind)
+    return convert(_together(state, content), readable(kind))
 
 
 def _together(state: bytes, content: bytes) -> Any:

@@ -16,6 +16,7 @@ from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
+from steptrail.domain.readable import readable
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.summary import RunSummary
 
@@ -242,12 +243,12 @@ def summary_of(found: IndexRow) -> RunSummary:
                 "kind": kind,
                 "session_id": session_id,
                 "answered": bool(said.get("answered")),
-                "cost": None if cost is None else msgspec.json.decode(str(cost), type=Cost),
-                "parent": None if began_by is None else msgspec.json.decode(str(began_by), type=ParentRef),
+                "cost": None if cost is None else msgspec.json.decode(str(cost), type=readable(Cost)),
+                "parent": None if began_by is None else msgspec.json.decode(str(began_by), type=readable(ParentRef)),
                 "waits": _waits(awaited),
                 "damage": damage,
             },
-            RunSummary,
+            readable(RunSummary),
         )
     except (msgspec.MsgspecError, ValueError) as error:
         return RunSummary(kind=kind, session_id=session_id, damage=f"its row in the index cannot be read: {error}")
@@ -256,7 +257,7 @@ def summary_of(found: IndexRow) -> RunSummary:
 def _waits(awaited: object) -> list[Wait]:
     lines: Sequence[Sequence[object]] = [] if awaited is None else msgspec.json.decode(str(awaited))
     named = [dict(zip((*WAIT_COLUMNS[:-1], "on"), line, strict=True)) for line in lines]
-    found = msgspec.convert(named, list[Wait])
+    found = msgspec.convert(named, readable(list[Wait]))
     return sorted(found, key=lambda wait: (wait.asked_at_version, wait.id))
 
 

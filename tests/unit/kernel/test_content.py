@@ -31,7 +31,7 @@ class Words(Value, frozen=True, kw_only=True):
 def test_the_content_of_events_is_what_was_said_and_what_tools_were_given_and_returned() -> None:
     assert content_of(MessagesAppended) == ("messages",)
     assert set(content_of(ApprovalGranted)) == {"arguments", "reason"}
-    assert set(content_of(ToolExecutionFailed)) == {"error.message", "error.causes"}
+    assert set(content_of(ToolExecutionFailed)) == {"error.message", "error.causes", "settled_reason"}
     assert set(content_of(ToolExecutionSettledLate)) == {"result", "error.message", "error.causes"}
 
 

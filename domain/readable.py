@@ -1,0 +1,27 @@
+"""The classes that `msgspec` reads, made known to it by one thread.
+
+It looks into a class when it first reads one. Another thread that reads the same class meanwhile finds it half known,
+and the process dies of a segmentation fault (0.22). So a class is made known here before it is read.
+"""
+
+from threading import RLock
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+
+_looking, _known = RLock(), set[Any]()
+
+
+@overload
+def readable(kind: type[T]) -> type[T]: ...
+@overload
+def readable(kind: Any) -> Any: ...
+def readable(kind: Any) -> Any:
+    """Return a type, of which `msgspec` knows every class by then."""
+    if kind not in _known:
+        with _looking:
+            msgspec.json.Decoder(kind)
+            _known.add(kind)
+    return kind
