@@ -37,6 +37,37 @@ print(died)
 """
 
 
+FORKING = """
+import os, threading, time
+from steptrail.domain import readable as module
+from steptrail.domain.agent.events import ExecutionStarted
+
+looks = threading.Event()
+
+really = module.msgspec.json.Decoder
+
+def decoder(kind):
+    looks.set()
+    time.sleep(0.2)
+    return really(kind)
+
+module.msgspec.json.Decoder = decoder
+threading.Thread(target=module.readable, args=(ExecutionStarted,)).start()
+looks.wait()
+child = os.fork()
+if not child:
+    module.msgspec.json.Decoder = really
+    module.readable(ExecutionStarted)
+    os._exit(0 if ExecutionStarted in module._known else 3)
+print(os.waitpid(child, 0)[1])
+"""
+
+
 def test_threads_that_read_the_same_classes_for_the_first_time_do_not_kill_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, "30"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_a_process_that_is_forked_while_a_thread_looks_into_a_class_reads_it_too() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "0", done.stderr
