@@ -1,7 +1,7 @@
 """What opens a run is stored in one commit with what comes first in it, and before any code of the user runs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -146,16 +146,20 @@ async def test_a_crash_before_the_first_commit_leaves_nothing_and_the_same_call_
 # A start needs no lease, so it can come first while another process holds that.
 
 
+def let_come_first(store: Interposed, start: Callable[[], Awaitable[object]]) -> None:
+    """Have another process start something just before the next append, once."""
+
+    async def overtake(commit: Commit) -> None:
+        store.before_append = _nothing
+        await start()
+
+    store.before_append = overtake
+
+
 async def test_an_opening_of_an_agent_that_was_overtaken_is_decided_anew_and_nothing_of_it_is_kept() -> None:
     async with trail_with_a_moment() as (trail, store):
         agent = agent_of(["Hello."]).build()
-
-        async def overtake(commit: Commit) -> None:
-            del commit
-            store.before_append = _nothing
-            await again_on(trail).start(agent, "another", session="s")
-
-        store.before_append = overtake
+        let_come_first(store, lambda: again_on(trail).start(agent, "another", session="s"))
         with pytest.raises(CommandRejected, match="another input"):
             await trail.run(agent, "hi", session="s")
         types = [type(record.event).__name__ for record in await trail.session("s").events()]
@@ -165,13 +169,7 @@ async def test_an_opening_of_an_agent_that_was_overtaken_is_decided_anew_and_not
 
 async def test_an_opening_of_a_workflow_that_was_overtaken_is_decided_anew_and_nothing_of_it_is_kept() -> None:
     async with trail_with_a_moment() as (trail, store):
-
-        async def overtake(commit: Commit) -> None:
-            del commit
-            store.before_append = _nothing
-            await again_on(trail).start(three_nodes(), 3, session="s")
-
-        store.before_append = overtake
+        let_come_first(store, lambda: again_on(trail).start(three_nodes(), 3, session="s"))
         with pytest.raises(CommandRejected, match="another input"):
             await trail.run(three_nodes(), 2, session="s")
         types = [type(record.event).__name__ for record in await trail.flow("s").events()]
@@ -182,13 +180,7 @@ async def test_an_opening_of_a_workflow_that_was_overtaken_is_decided_anew_and_n
 async def test_an_opening_that_the_same_call_has_overtaken_is_gone_on_with() -> None:
     async with trail_with_a_moment() as (trail, store):
         agent = agent_of(["Hello."]).build()
-
-        async def overtake(commit: Commit) -> None:
-            del commit
-            store.before_append = _nothing
-            await again_on(trail).start(agent, "hi", session="s")
-
-        store.before_append = overtake
+        let_come_first(store, lambda: again_on(trail).start(agent, "hi", session="s"))
         result = await trail.run(agent, "hi", session="s")
         assert (result.output, result.state.fold.executions) == ("Hello.", 1)
 
