@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -97,8 +98,10 @@ class _Building:
                 self._found += [self._of_the_graph(each) for each in diagnose_texts(added, CHECKED_BY)]
         except ConfigurationError as error:
             self._note((), str(error))
-        has_errors = any(each.severity == "error" for each in self._found)
-        return None if has_errors else flow, _in_order(self._found)
+        in_order = _in_order(self._found)
+        if flow is None or any(each.severity == "error" for each in in_order):
+            return None, in_order
+        return replace(flow, warnings=tuple(in_order)), in_order
 
     def _add_nodes(self, builder: Workflow, use: Mapping[str, object] | None) -> None:
         for index, entry in enumerate(self._document.nodes):

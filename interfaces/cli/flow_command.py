@@ -2,11 +2,13 @@
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptrail.domain.base import full_form
-from steptrail.domain.errors import InvalidWorkflow, stream_name
+from steptrail.domain.errors import ConfigurationError, InvalidWorkflow, stream_name
+from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import prefix_of
@@ -27,6 +29,8 @@ from steptrail.runtime.kernel.kinds import KINDS
 
 if TYPE_CHECKING:
     from steptrail.projections.flow_drawing import DrawnFlow
+    from steptrail.runtime.agent.agent import AnyAgent
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 
 def register(commands: Commands) -> None:
@@ -36,11 +40,11 @@ def register(commands: Commands) -> None:
     check = commands.add(
         "check",
         _check,
-        "List what is wrong with the workflow in FILE, each with its line and column.",
-        exits="Exit codes: 0 nothing but warnings, 1 errors, 2 the file cannot be read.",
+        "List what is wrong with the workflow FLOW: by line and column in a text, else by place in its definition.",
+        exits="Exit codes: 0 nothing but warnings, 1 errors, 2 it cannot be read.",
         within=flow,
     )
-    check.add_argument("file", metavar="FILE", help="a workflow in YAML or JSON")
+    check.add_argument("flow", metavar="FLOW", help=FORMS)
     use_option(check)
 
     commands.add("schema", _schema, "Print the JSON schema of workflows in YAML or JSON.", within=flow)
@@ -56,19 +60,38 @@ def register(commands: Commands) -> None:
 
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
-    from steptrail.infrastructure.flow.loading import check_flow
-
-    file: str = arguments.file
-    if not is_flow_file(file):
-        raise Refusal(f"{file} is no workflow in YAML or JSON: one in Python is checked where it is built")
-    found = check_flow(text_of_file(file), BroughtCode(arguments.use) if arguments.use else None)
+    file: str = arguments.flow
+    is_text = is_flow_file(file)
+    found = _found_in_text(file, arguments.use) if is_text else asyncio.run(_found_in_code(file, arguments.use))
     if output.as_json:
         output.data({"file": file, "diagnostics": [full_form(each) for each in found]})
     else:
         output.lines([place_and_fault(file, each) for each in found] or [f"{file}: nothing is wrong"])
-    if not arguments.use:
+    if is_text and not arguments.use:
         output.note("steptrail: the text alone was checked: --use FILE.py checks how it fits the code")
     return Exit.FAILED if any(each.severity == "error" for each in found) else Exit.OK
+
+
+def _found_in_text(file: str, use: Sequence[str]) -> Sequence[Diagnostic]:
+    from steptrail.infrastructure.flow.loading import check_flow
+
+    return check_flow(text_of_file(file), BroughtCode(use) if use else None)
+
+
+async def _found_in_code(reference: str, use: Sequence[str]) -> Sequence[Diagnostic]:
+    try:
+        async with load_runnable(reference, BroughtCode(use)) as given:
+            return _a_flow(given, reference, "checked").warnings
+    except ConfigurationError as error:
+        if isinstance(error.__cause__, InvalidWorkflow):
+            return error.__cause__.diagnostics
+        raise
+
+
+def _a_flow(given: "AnyAgent | BuiltWorkflow", reference: str, becomes: str) -> "BuiltWorkflow":
+    if not is_flow(given):
+        raise Refusal(f"{reference} is an agent: only workflows are {becomes}")
+    return given
 
 
 def _schema(arguments: argparse.Namespace, output: Output) -> int:
@@ -119,9 +142,8 @@ async def _drawn(arguments: argparse.Namespace) -> "tuple[str, DrawnFlow, dict[s
         return definition.name, drawn_flow(definition), {}
     if _is_code(what):
         async with load_runnable(what) as given:
-            if not is_flow(given):
-                raise Refusal(f"{what} is an agent: only workflows are drawn")
-            return given.name, drawn_flow(given.definition), {}
+            built = _a_flow(given, what, "drawn")
+            return built.name, drawn_flow(built.definition), {}
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
         handle = await trail.find_any(what)
         if not handle.stream_id.startswith(FLOWS):

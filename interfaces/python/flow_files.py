@@ -109,8 +109,12 @@ def _names(module: ModuleType) -> Sequence[str]:
 
 
 def place_and_fault(file: str, found: "Diagnostic") -> str:
-    """Return a fault as compilers print theirs: `file:line:column: code: message`, then what to do."""
-    place = f"{file}:{found.line or 1}:{found.column or 1}"
+    """Return a fault as compilers print theirs: `file:line:column: code: message`, then what to do.
+
+    A workflow that Python built has no lines: there the place in its definition stands behind the file.
+    """
+    has_lines = found.line is not None or not found.path
+    place = f"{file}:{found.line or 1}:{found.column or 1}" if has_lines else f"{file}: {found.path}"
     level = "" if found.severity == "error" else f" {found.severity}:"
     hint = found.hint or ("--use FILE.py brings it" if found.code == "FL-105" else None)
     return f"{place}: {found.code}:{level} {found.message}" + (f" ({hint})" if hint else "")

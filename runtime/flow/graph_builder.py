@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
@@ -131,11 +132,11 @@ class GraphBuilder:
         return self
 
     def build(self) -> BuiltWorkflow:
-        """Return what can be run. Raises `InvalidWorkflow`, which lists all that is wrong with it."""
+        """Return what can be run, with its `warnings`. Raises `InvalidWorkflow`, which lists all that is wrong."""
         flow, found = self.diagnosed()
         if any(each.severity == "error" for each in found):
             raise InvalidWorkflow(self._name, found)
-        return flow
+        return replace(flow, warnings=found)
 
     def diagnosed(self) -> tuple[BuiltWorkflow, tuple[Diagnostic, ...]]:
         """Return a workflow, which cannot be run if an error is among what is wrong with it, and what is."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Union
 
 from steptrail.domain.flow.definition import FlowDefinition, definition_text
+from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.flow.functions import NodeFunction
 
@@ -27,7 +28,7 @@ class BuiltWorkflow:
     `code` is what each node calls, by the id of the node; for a map it is what its inner node calls. `functions` are
     the functions that decide or merge in a node, by its id and by the name under which they are recorded. `resources`
     opens what is read as `NodeContext.resources`. `locator` is the text by which the command line found the workflow,
-    and `use` those by which it found its code.
+    and `use` those by which it found its code. `warnings` say what looks wrong with the definition.
     """
 
     definition: FlowDefinition
@@ -38,6 +39,7 @@ class BuiltWorkflow:
     resources: Callable[[Any], AbstractAsyncContextManager[object]] | None = None
     locator: str | None = None
     use: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         """Return its name and its nodes."""

@@ -51,6 +51,14 @@ def ask_desk(envelope, context):
     return context.resources["name"]
 """
 
+CODE = """
+from steptrail.workflow import Workflow
+
+unbuilt = Workflow("lonely", entry="one").noop("one").noop("two")
+built = unbuilt.build()
+cycle = Workflow("cycle").noop("one").noop("two").edge("one", "two").edge("two", "one")
+"""
+
 FLOW = """\
 steptrail: flow/v1
 name: publish
@@ -231,7 +239,6 @@ def test_a_text_is_checked_without_its_code_too(texts: Cli) -> None:
     (found,) = texts("flow", "check", cycle, "--json").json["diagnostics"]
     assert (found["code"], found["line"], found["severity"]) == ("GR-004", 8, "error")
     assert texts("flow", "check", "none.yaml").code == 2
-    assert "is no workflow in YAML or JSON" in texts("flow", "check", "app.py").err
     assert texts("flow", "check", "flow.yaml", "--use", "none.py").code == 2
 
 
@@ -240,6 +247,25 @@ def test_a_warning_is_told_and_is_no_failure(texts: Cli) -> None:
     done = texts("flow", "check", written(texts, "lonely.yaml", lonely), *USE)
     assert (done.code, len(done.lines)) == (0, 1)
     assert done.lines[0].startswith("lonely.yaml:7:5: GR-002: warning: ")
+
+
+def test_a_workflow_in_code_is_checked_with_its_warnings_where_it_was_built_or_not(texts: Cli) -> None:
+    written(texts, "code.py", CODE)
+    for name in ("built", "unbuilt"):
+        done = texts("flow", "check", f"code.py:{name}")
+        told = [line.rpartition(": ")[0] for line in done.lines]
+        assert (done.code, done.err) == (0, "")
+        assert told == [f"code.py:{name}: nodes[{place}]: GR-002: warning" for place in (0, 1)]
+    found, _ = texts("flow", "check", "code.py:built", "--json").json["diagnostics"]
+    assert (found["code"], found["path"], found["line"]) == ("GR-002", "nodes[0]", None)
+    assert texts("flow", "check", "app.py:inner").lines == ["app.py:inner: nothing is wrong"]
+
+    cycle = texts("flow", "check", "code.py:cycle")
+    assert cycle.code == 1
+    assert [line.split(": ")[2] for line in cycle.lines] == ["GR-004"]
+    assert "is an agent: only workflows are checked" in texts("flow", "check", "app.py:critic").err
+    assert "brings its own code" in texts("flow", "check", "code.py:built", *USE).err
+    assert texts("flow", "check", "none.py").code == 2
 
 
 def test_the_schema_is_printed(texts: Cli) -> None:

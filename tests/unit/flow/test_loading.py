@@ -268,7 +268,8 @@ def test_a_warning_does_not_keep_a_workflow_from_being_built() -> None:
     text = HEAD + "  - {id: a, kind: noop}\n  - {id: b, kind: noop}\n  - {id: c, kind: noop}\nedges: [a > b]"
     (found,) = check_flow(text)
     assert (found.code, found.severity, found.path, found.line) == ("GR-002", "warning", "nodes[2]", 6)
-    assert load_flow(text).definition.entry == ("a", "c")
+    flow = load_flow(text)
+    assert (flow.definition.entry, flow.warnings) == (("a", "c"), (found,))
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_text() -> None:

@@ -1,6 +1,7 @@
 """What is built of a workflow as people write it: the three examples of the design, defaults, edges, mistakes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -290,6 +291,13 @@ def test_an_approval_can_be_asked_for_or_left_out() -> None:
 
 def alike(text: str) -> Callable[[object], bool]:
     return lambda envelope: str(envelope) == text
+
+
+def test_what_looks_wrong_is_told_by_what_was_built_and_makes_no_other_workflow() -> None:
+    built = Workflow("a").noop("x").noop("y").noop("z").edge("x", "y").build()
+    assert [(each.code, each.path, each.severity) for each in built.warnings] == [("GR-002", "nodes[2]", "warning")]
+    assert built == replace(built, warnings=())
+    assert Workflow("a").noop("x").build().warnings == ()
 
 
 def test_two_lambdas_of_one_node_have_two_names() -> None:
