@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.live_fanout import LiveFanout
-from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.waking import Waking
@@ -36,12 +35,3 @@ class Environment(Struct, frozen=True, kw_only=True):
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
     waking: Waking | None = None
-
-    def watcher(self, stream: str, own: OnUpdate | None, version: Callable[[], int]) -> OnUpdate | None:
-        """Return a function that tells live updates of a stream to all who watch it; None when nobody does.
-
-        `own` is the watcher that the caller of the run gave. `version` returns the version of the stream at the time
-        when an update is shown.
-        """
-        watched = own if self.observer is None else self.observer.watcher(own)
-        return self.fanout.watcher(stream, watched, version)

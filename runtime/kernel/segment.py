@@ -47,8 +47,9 @@ class Segment(NamedTuple, Generic[S, E]):
 
     def watcher(self) -> OnUpdate | None:
         """Return what tells live updates to all who watch the stream now; None when nobody does."""
-        journal = self.journal
-        return self.environment.watcher(journal.stream, self.on_update, lambda: journal.committed.version)
+        journal, observer = self.journal, self.environment.observer
+        own = self.on_update if observer is None else observer.watcher(self.on_update)
+        return self.environment.fanout.watcher(journal.stream, own, lambda: journal.committed.version)
 
     def forget(self, place: Place | None = None) -> None:
         """Drop the live updates that are kept for followers, of one place or of all."""
