@@ -28,8 +28,7 @@ from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.agent.tool_means import refuse_other_means
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
-from steptrail.runtime.kernel.given_model import a_model
-from steptrail.runtime.kernel.given_tool import spec_of_tool
+from steptrail.runtime.kernel.given_code import a_model, spec_of_tool
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
