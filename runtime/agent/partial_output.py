@@ -27,13 +27,13 @@ class PartialOutput:
 
     def read(self) -> None:
         """Show what can be read by now, if that is more than before."""
-        from steptrail.runtime.agent.stored_types import partial_json
+        from pydantic_core import from_json
 
         text = "".join(self._pieces).strip()
         if text.startswith("```"):
             text = text.partition("\n")[2].removesuffix("```")
         try:
-            value = self._output.unwrapped(partial_json(text))
+            value = self._output.unwrapped(from_json(text, allow_partial="trailing-strings"))
         except (ValueError, KeyError):
             return
         if value is not None and value != self._shown:
