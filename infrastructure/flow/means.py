@@ -6,8 +6,7 @@ from functools import cached_property
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, Patterns, Schemas
 from steptrail.domain.json_value import JsonValue
-from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
-from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.means import FlowMeans, HttpAnswer, HttpClient
 
 
 class _WhenNeeded:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from steptrail.domain.errors import ConfigurationError, NotExported
 from steptrail.infrastructure.bounded_requests import bound
-from steptrail.infrastructure.telemetry.packages import from_otel
+from steptrail.infrastructure.extras import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.projections.telemetry import Span
 

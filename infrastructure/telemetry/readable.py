@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from steptrail.domain.version import VERSION
-from steptrail.infrastructure.telemetry.packages import from_otel
+from steptrail.infrastructure.extras import from_otel
 from steptrail.projections.telemetry import Span, SpanKind
 from steptrail.projections.telemetry.names import SCHEMA_URL
 

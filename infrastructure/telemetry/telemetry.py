@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_flag
+from steptrail.infrastructure.extras import from_otel
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.metrics import Fleet, Lags, LiveMetrics
 from steptrail.infrastructure.telemetry.otlp import metric_exporter, span_exporter
-from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.masking import Mask, Masking

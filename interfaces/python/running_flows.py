@@ -18,8 +18,8 @@ from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
-from steptrail.runtime.kernel.key_session import session_or_unnamed
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 

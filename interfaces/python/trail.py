@@ -40,7 +40,7 @@ from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.key_session import session_or_unnamed
+from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore

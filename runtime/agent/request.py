@@ -13,11 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import AgentEvent, InferenceStarted
+from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
 from steptrail.domain.compact_json import compact_json
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
@@ -114,6 +117,23 @@ class Requests:
     def digest(self, request: ModelRequest) -> str:
         """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
         return self._digest.of(request)
+
+
+def recorded_requests(session: str, records: Sequence[Recorded[AgentEvent]]) -> Iterator[tuple[int, ModelRequest, str]]:
+    """Yield each request of `records`: the index of its `inference.started`, the request, and its digest.
+
+    The log holds only digests. This one is that of the request as it is built here. If it differs from the recorded
+    one, another version of the library built requests differently, or the log was changed. The deadlines of the calls
+    are not known any more.
+    """
+    requests, state, folded = Requests(), initial(session), 0
+    for index, record in enumerate(records):
+        if not isinstance(record.event, InferenceStarted):
+            continue
+        state, folded = evolve_all(state, records[folded:index]), index
+        if state.agent is not None:
+            request = requests.build(state, state.agent)
+            yield index, request, requests.digest(request)
 
 
 def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
