@@ -38,7 +38,7 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
 
 
 class Shown:
-    """Shows what one effect does, to whoever watches, for as long as `is_running`. It belongs to the loop of its maker.
+    """Shows what one effect does, while it `is_running`, to those who watch. It belongs to the loop of its maker.
 
     `progress` makes the update that says how far the effect has come.
     """
