@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from steptrail.domain.errors import ConfigurationError, NotExported
@@ -11,11 +11,15 @@ from steptrail.infrastructure.extras import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.projections.telemetry import Span
 
-_EXPORTER = "opentelemetry.exporter.otlp.proto.http"
+Signal: TypeAlias = Literal["traces", "metrics"]
+_EXPORTERS: Mapping[Signal, tuple[str, str]] = {
+    "traces": ("trace_exporter", "OTLPSpanExporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter"),
+}
 _LOCAL = "http://localhost:4318"
 
 
-def endpoint_of(url: str | None, signal: Literal["traces", "metrics"] = "traces") -> str:
+def endpoint_of(url: str | None, signal: Signal = "traces") -> str:
     """Return the address for spans, or for metrics, at a receiver.
 
     Without a `url` it is that of the variables of OpenTelemetry, or a receiver on this machine.
@@ -33,35 +37,22 @@ def endpoint_of(url: str | None, signal: Literal["traces", "metrics"] = "traces"
     return urlunsplit(parts._replace(path=f"{path}/v1/{signal}"))
 
 
-def span_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
-    """Return an exporter of spans. Raises `MissingExtra` without the extra `otel`."""
-    exporter = from_otel(f"{_EXPORTER}.trace_exporter")
-    return exporter.OTLPSpanExporter(
-        endpoint=endpoint_of(url), headers=headers and dict(headers), session=_session("TRACES")
-    )
-
-
-def metric_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
-    """Return an exporter of metrics. Raises `MissingExtra` without the extra `otel`."""
-    exporter = from_otel(f"{_EXPORTER}.metric_exporter")
-    return exporter.OTLPMetricExporter(
-        endpoint=endpoint_of(url, "metrics"), headers=headers and dict(headers), session=_session("METRICS")
-    )
-
-
-def _session(signal: str) -> Any:
-    """Return what an exporter asks a receiver with; None where the user's own variables name one."""
-    own = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal}")
-    if any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own):
-        return None
-    return bound(from_otel("requests").Session())
+def exporter(signal: Signal, url: str | None, headers: Mapping[str, str] | None = None) -> Any:
+    """Return an exporter of spans or of metrics. Raises `MissingExtra` without the extra `otel`."""
+    module, name = _EXPORTERS[signal]
+    made: Any = getattr(from_otel(f"opentelemetry.exporter.otlp.proto.http.{module}"), name)
+    own = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal.upper()}")
+    # Where the user's own variables name what a receiver is asked with, that is used.
+    is_theirs = any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own)
+    session = None if is_theirs else bound(from_otel("requests").Session())
+    return made(endpoint=endpoint_of(url, signal), headers=headers and dict(headers), session=session)
 
 
 class SpanSender:
     """Sends spans and says whether they have arrived, for runs that were recorded. Its methods block."""
 
     def __init__(self, url: str | None) -> None:
-        self._exporter, self._spans = span_exporter(url), ReadableSpans(resource_of(None))
+        self._exporter, self._spans = exporter("traces", url), ReadableSpans(resource_of(None))
         self._failure = from_otel("opentelemetry.sdk.trace.export").SpanExportResult.FAILURE
 
     def send(self, spans: Sequence[Span]) -> None:
