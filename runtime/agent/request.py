@@ -7,7 +7,7 @@ which is all that is stored of it, is carried on from call to call.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, overload
+from typing import overload
 
 import msgspec
 from msgspec.structs import replace
@@ -250,17 +250,11 @@ def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
 _json: Callable[[Message], bytes] = msgspec.json.Encoder().encode
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-    def copy(self) -> "_Hash": ...
-    def hexdigest(self) -> str: ...
-
-
 class _Digest:
     """Digests of growing requests. Keeps the hash of the longest prefix it has seen."""
 
     def __init__(self) -> None:
-        self._hash: _Hash = hashlib.sha256()
+        self._hash = hashlib.sha256()
         self._last: Message | None = None
         self._known = 0
         self._newest_settings: tuple[Sequence[ToolSpec], ToolChoice, bool | None, bytes] | None = None
