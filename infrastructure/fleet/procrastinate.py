@@ -28,7 +28,7 @@ from steptrail.infrastructure.extras import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
-from steptrail.runtime.kernel.seldom import Seldom
+from steptrail.runtime.kernel.log_raised import Seldom
 
 if TYPE_CHECKING:
     from procrastinate import App

@@ -9,8 +9,7 @@ from steptrail.domain.kernel.given import a_flag
 from steptrail.infrastructure.extras import from_otel
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.metrics import Fleet, Lags, LiveMetrics
-from steptrail.infrastructure.telemetry.otlp import exporter
-from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
+from steptrail.infrastructure.telemetry.otlp import ReadableSpans, exporter, resource_of
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.masking import Mask, Masking
 from steptrail.projections.telemetry import Flavour, Span, TracePer, is_sampled, with_openinference

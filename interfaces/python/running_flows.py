@@ -14,7 +14,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
-from steptrail.runtime.flow.owner import OnFlowCommit
+from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.sync import SyncSteptrail
     from steptrail.interfaces.python.views import TrailViews
     from steptrail.projections.kernel.projection import Projection
-    from steptrail.runtime.flow.owner import OnFlowCommit
+    from steptrail.runtime.flow.kind import OnFlowCommit
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 

@@ -32,7 +32,7 @@ from steptrail.domain.shared.keys import KeyUse, said, use_of
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.given import refuse_context
-from steptrail.runtime.agent.owner import AgentStream, session_stream
+from steptrail.runtime.agent.kind import AgentStream, session_stream
 from steptrail.runtime.agent.performer import Runner, waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
