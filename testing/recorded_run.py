@@ -42,7 +42,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.interfaces.python.recording import Recording
-from steptrail.runtime.agent.recorded_requests import recorded_requests
+from steptrail.runtime.agent.request import recorded_requests
 
 InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
 ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended

@@ -15,8 +15,13 @@ from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.live import NodeDelta, TextDelta
 from steptrail.domain.newest import Newest
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
-from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_transport
-from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
+from steptrail.infrastructure.broadcast.transport import (
+    BroadcastTransport,
+    Delivery,
+    DeliveryCounts,
+    checked_broadcast_config,
+    checked_transport,
+)
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent

@@ -6,12 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError, MessageRefused, TransportUnavailable
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.kernel.given import a_kind_of, a_whole
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.projections.broadcast import BroadcastEnvelope
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
 from steptrail.runtime.kernel.log_raised import log_raised
 
@@ -151,3 +152,27 @@ def _seconds(asked_for: Any) -> float | None:
 
 def _batches(messages: Sequence[BroadcastEnvelope], most: int) -> Sequence[Sequence[BroadcastEnvelope]]:
     return [messages[begin : begin + most] for begin in range(0, len(messages), most)]
+
+
+T = TypeVar("T")
+
+
+def checked_transport(transport: T) -> T:
+    """Return the transport. Raises `ConfigurationError` for one that lacks what a `BroadcastTransport` has.
+
+    What a delivery finds out later nobody hears of who waits for it.
+    """
+    given, name = cast(Any, transport), type(transport).__name__
+    if isinstance(given, type):
+        raise ConfigurationError(f"the transport is the class {given.__name__}: give an object of it")
+    if not callable(getattr(given, "send", None)):
+        raise ConfigurationError(f"the transport, of type {name}, has no `async def send(messages)`")
+    a_whole(getattr(given, "most_messages", None), f"`most_messages` of the transport {name}", least=1)
+    if (most_bytes := getattr(given, "most_bytes", None)) is not None:
+        a_whole(most_bytes, f"`most_bytes` of the transport {name}", least=1)
+    return transport
+
+
+def checked_broadcast_config(config: BroadcastConfig | None) -> BroadcastConfig:
+    """Return the configuration, or the standard one. Raises `ConfigurationError` for anything else."""
+    return BroadcastConfig() if config is None else a_kind_of(BroadcastConfig, config, "config")

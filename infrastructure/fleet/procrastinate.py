@@ -24,11 +24,11 @@ import msgspec
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.domain.kernel.given import a_text, a_time
 from steptrail.domain.readable import readable
-from steptrail.infrastructure.fleet.packages import from_fleet
+from steptrail.infrastructure.extras import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
-from steptrail.runtime.kernel.seldom import Seldom
+from steptrail.runtime.kernel.log_raised import Seldom
 
 if TYPE_CHECKING:
     from procrastinate import App

@@ -3,7 +3,7 @@
 from typing import Any
 
 from steptrail.domain.errors import StoreUnavailable
-from steptrail.infrastructure.fleet.packages import from_fleet
+from steptrail.infrastructure.extras import from_fleet
 
 FLEET_SCHEMA = "steptrail_fleet"
 _FORM = "steptrail fleet 1, procrastinate 3.10"

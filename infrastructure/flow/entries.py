@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Final, cast
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn, cast
 
 from pydantic import BaseModel
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.nodes import Expression
+from steptrail.domain.inference import ModelInfo, ModelRequest
+from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.infrastructure.flow.document import (
     CaseEntry,
     CelForm,
@@ -18,8 +22,9 @@ from steptrail.infrastructure.flow.document import (
     RuleEntry,
     UseForm,
 )
-from steptrail.infrastructure.flow.stand_ins import stand_in
+from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.flow.builder import FlowBuilder
+from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.flow.written import Case, Check, Rule, When
 
 _FIRST: Final = {
@@ -111,3 +116,36 @@ def _made(value: object, use: Mapping[str, object] | None) -> object:
 
 def _when(deciding: Deciding, use: Mapping[str, object] | None) -> When:
     return cast("When", _made(deciding, use))
+
+
+def stand_in(kind: str) -> object:
+    """Return what can be added in place of the code of a node of this kind, to check and draw a text without that code.
+
+    It cannot be run.
+    """
+    match kind:
+        case "tool":
+            return SimpleNamespace(spec=ToolSpec(name="tool", effect=ToolEffect.READ))
+        case "llm" | "llm_router":
+            return _NoModel()
+        case "agent":
+            return AgentBuilder("agent").with_model(_NoModel()).with_context(dict[str, Any]).build()
+        case "flow":
+            return BuiltWorkflow(definition=FlowDefinition(name="flow", nodes=()))
+        case _:
+            return _no_function
+
+
+class _NoModel:
+    def describe(self) -> ModelInfo:
+        return ModelInfo(driver="none", model="model")
+
+    async def infer(self, request: ModelRequest) -> NoReturn:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+def _no_function(*_: object) -> NoReturn:
+    raise NotImplementedError

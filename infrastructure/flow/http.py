@@ -9,7 +9,7 @@ from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.infrastructure.bounded_http import ASKS_FOR, Body, certificates
 from steptrail.infrastructure.extras import from_extra
-from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
+from steptrail.runtime.flow.means import MOST_BYTES, HttpAnswer
 
 _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
 """Whether the request that is being sent is one of a webhook, whose URL may hold a secret."""

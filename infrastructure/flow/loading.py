@@ -19,12 +19,7 @@ def load_flow(text: str, use: Mapping[str, object] | None = None) -> BuiltWorkfl
     nothing. Raises `InvalidWorkflow`, which lists all that is wrong, each with its line and column, and `MissingExtra`
     without the extra `flow`.
     """
-    from steptrail.infrastructure.flow.reading import read_flow
-
-    name, flow, found = read_flow(text, {} if use is None else use)
-    if flow is None:
-        raise InvalidWorkflow(name, found)
-    return flow
+    return _read(text, {} if use is None else use)
 
 
 def check_flow(text: str, use: Mapping[str, object] | None = None) -> tuple[Diagnostic, ...]:
@@ -39,12 +34,7 @@ def check_flow(text: str, use: Mapping[str, object] | None = None) -> tuple[Diag
 
 def written_flow(text: str) -> FlowDefinition:
     """Return what a text says, without code: to show, and not to run. Raises `InvalidWorkflow` and `MissingExtra`."""
-    from steptrail.infrastructure.flow.reading import read_flow
-
-    name, flow, found = read_flow(text, None)
-    if flow is None:
-        raise InvalidWorkflow(name, found)
-    return flow.definition
+    return _read(text, None).definition
 
 
 def flow_schema() -> dict[str, JsonValue]:
@@ -52,3 +42,12 @@ def flow_schema() -> dict[str, JsonValue]:
     from steptrail.infrastructure.flow.document import FlowDocument
 
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **FlowDocument.model_json_schema()}
+
+
+def _read(text: str, use: Mapping[str, object] | None) -> BuiltWorkflow:
+    from steptrail.infrastructure.flow.reading import read_flow
+
+    name, flow, found = read_flow(text, use)
+    if flow is None:
+        raise InvalidWorkflow(name, found)
+    return flow

@@ -1,13 +1,15 @@
 """The means of evaluation of the extra `flow`, loaded when a node first needs them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import TypeVar
 
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, Patterns, Schemas
 from steptrail.domain.json_value import JsonValue
-from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
-from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.means import FlowMeans, HttpAnswer, HttpClient
+
+T = TypeVar("T")
 
 
 class _WhenNeeded:
@@ -17,19 +19,13 @@ class _WhenNeeded:
     def _expressions(self) -> Expressions:
         from steptrail.infrastructure.flow.cel import CelExpressions
 
-        try:
-            return CelExpressions()
-        except MissingExtra as error:
-            raise MissingMeans(str(error)) from None
+        return _loaded(CelExpressions)
 
     @cached_property
     def _schemas(self) -> Schemas:
         from steptrail.infrastructure.flow.schemas import JsonSchemas
 
-        try:
-            return JsonSchemas()
-        except MissingExtra as error:
-            raise MissingMeans(str(error)) from None
+        return _loaded(JsonSchemas)
 
     @cached_property
     def _patterns(self) -> Patterns:
@@ -41,10 +37,7 @@ class _WhenNeeded:
     def _http(self) -> HttpClient:
         from steptrail.infrastructure.flow.http import HttpxClient
 
-        try:
-            return HttpxClient()
-        except MissingExtra as error:
-            raise MissingMeans(str(error)) from None
+        return _loaded(HttpxClient)
 
     def check(self, source: str, *, is_condition: bool) -> None:
         """See `Expressions.check`."""
@@ -65,6 +58,13 @@ class _WhenNeeded:
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         """See `HttpClient.send`."""
         return await self._http.send(method, url, headers=headers, content=content)
+
+
+def _loaded(kind: Callable[[], T]) -> T:
+    try:
+        return kind()
+    except MissingExtra as error:
+        raise MissingMeans(str(error)) from None
 
 
 def flow_means() -> FlowMeans:

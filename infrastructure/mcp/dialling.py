@@ -1,19 +1,63 @@
 """The two ways to a server: a process of our own that speaks on its standard streams, and an address."""
 
 import asyncio
+import codecs
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from contextvars import ContextVar
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import orjson
 
 from steptrail.domain.kernel.given import a_mapping, a_row, a_text
 from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded, certificates
 from steptrail.infrastructure.mcp.connection import Dial
-from steptrail.infrastructure.mcp.lines import CODEC, refusing
+
+CODEC: Final = "steptrail_lines"
+"""The name of the codec: UTF-8, line by line."""
+
+refusing: ContextVar[Callable[[Exception], None]] = ContextVar("refusing")
+"""The function that is told of a line that is too long, in the task that reads and in the one that began it."""
+
+
+class _WholeLines(codecs.IncrementalDecoder):
+    """Decodes UTF-8 into whole lines. After one that is too long it decodes nothing more.
+
+    The SDK collects a line however long it is, and decodes what it reads with a codec that it is told the name of.
+    """
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._begun, self._is_over = bytearray(), False
+
+    def decode(self, input: bytes, final: bool = False) -> str:  # type: ignore[override]  # noqa: A002 - of the class
+        """Return the lines that have ended. When all has been read the last one need not end."""
+        if self._is_over:
+            return ""
+        self._begun += input
+        end = len(self._begun) if final else self._begun.rfind(b"\n", len(self._begun) - len(input)) + 1
+        if len(self._begun) - end > MOST_BYTES:
+            self._is_over = True
+            self._begun.clear()
+            refusing.get()(ValueError(f"it wrote a line of more than {MOST_BYTES:,} bytes"))
+            return ""
+        lines = bytes(self._begun[:end])
+        del self._begun[:end]
+        return lines.decode("utf-8", self.errors)
+
+
+def _find(name: str) -> codecs.CodecInfo | None:
+    if name != CODEC:
+        return None
+    utf8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf8.encode, utf8.decode, incrementaldecoder=_WholeLines, name=CODEC)
+
+
+codecs.register(_find)
+
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -1,15 +1,31 @@
-"""Ids and names of tool calls as requests may hold them.
+"""Ids and names of tool calls: made for a call that came without one, and as requests may hold them.
 
 Providers refuse a conversation in which two calls have one id, or a call a name that no tool can have. Models of
 compatible servers give such ids, and any model may invent such a name: sent back as it came, it would be refused for
 ever. What stands in the log stays as it came.
 """
 
+import hashlib
+import json
 import re
 from collections import deque
 
+from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.models.wire import as_text
+
 _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MOST_CHARACTERS = 64
+
+
+def call_id_of(given: JsonValue, *, reply: JsonValue, place: int, name: str) -> str:
+    """Return the id that a call came with, or make one: of the reply's id, its place among the calls, and its name.
+
+    Reading the reply again makes the same one.
+    """
+    if (call_id := as_text(given)) is not None:
+        return call_id
+    told = json.dumps([reply if isinstance(reply, str) else None, place, name])
+    return f"call_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
 def call_name(name: str) -> str:

@@ -11,11 +11,11 @@ from steptrail.domain.errors import SteptrailError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import CitationPart, Part, ReasoningPart, TextPart, ToolCallPart, text_of
+from steptrail.infrastructure.models.call_names import call_id_of
 from steptrail.infrastructure.models.chat_assembly import REASONING
 from steptrail.infrastructure.models.chat_content import content_parts
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
-from steptrail.infrastructure.models.made_ids import call_id_of
 from steptrail.infrastructure.models.normalising import finish_reason, usage
 from steptrail.infrastructure.models.opaque import beside, of_message, others
 from steptrail.infrastructure.models.wire import (

@@ -16,9 +16,9 @@ from steptrail.domain.messages import (
     ToolCallPart,
     tool_calls_of,
 )
+from steptrail.infrastructure.models.call_names import call_id_of
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
-from steptrail.infrastructure.models.made_ids import call_id_of
 from steptrail.infrastructure.models.normalising import finish_reason, usage
 from steptrail.infrastructure.models.opaque import beside, of_content, of_message, others, whole
 from steptrail.infrastructure.models.wire import (

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from inspect import iscoroutinefunction
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
@@ -24,10 +24,14 @@ from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded, certificate
 from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
-from steptrail.infrastructure.models.sdk_types import SdkClient, SdkStream, Turn
+from steptrail.infrastructure.models.sdk_types import Turn
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
 
 T = TypeVar("T")
-C = TypeVar("C", bound=SdkClient)
+C = TypeVar("C", bound="AsyncOpenAI | AsyncAnthropic")
 
 RESERVED_BY_ALL = frozenset(
     {"extra_body", "extra_headers", "extra_query", "model", "stream", "timeout", "tool_choice", "tools"}
@@ -77,8 +81,8 @@ class SdkModel(ABC, Generic[C]):
         if client is not None and not iscoroutinefunction(getattr(client, "post", None)):
             msg = f"the client of a model is an async one of the package {self._package!r}, not {type(client).__name__}"
             raise ConfigurationError(msg)
-        self._timeout, self._given = timeout, None if client is None else client.with_options(max_retries=0)
-        self._base_url, self._api_key = base_url, api_key
+        self._given = None if client is None else cast("C", client.with_options(max_retries=0))
+        self._timeout, self._base_url, self._api_key = timeout, base_url, api_key
         self._clients: dict[asyncio.AbstractEventLoop, C] = {}
 
     def _http(self) -> Any:
@@ -167,10 +171,10 @@ class SdkModel(ABC, Generic[C]):
         posted: Awaitable[str] = client.post(self._path, cast_to=str, body=body, options={"timeout": None})
         return posted
 
-    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
+    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[Any]:
         """Post a body and return the stream of the response; the SDK keeps no time."""
         stream: Any = importlib.import_module(self._package).AsyncStream
-        opened: Awaitable[SdkStream] = client.post(
+        opened: Awaitable[Any] = client.post(
             self._path, cast_to=object, body=body, options={"timeout": None}, stream=True, stream_cls=stream[object]
         )
         return opened

@@ -4,14 +4,17 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
 from contextlib import aclosing, suppress
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from steptrail.domain.inference import ModelDelta
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
-from steptrail.infrastructure.models.sdk_types import Assembly, SdkResponse
+from steptrail.infrastructure.models.sdk_types import Assembly
 from steptrail.infrastructure.models.sse import ServerEvent, server_events
 from steptrail.infrastructure.models.wire import failure, read_piece
+
+if TYPE_CHECKING:
+    from httpx2 import Response
 
 T = TypeVar("T")
 
@@ -25,7 +28,7 @@ class Within(Protocol):
 
 
 async def read_stream(
-    response: SdkResponse, assembly: Assembly, within: Within
+    response: "Response", assembly: Assembly, within: Within
 ) -> AsyncGenerator[ModelDelta | str, None]:
     """Yield what a response says for people as it comes, and last the text of its body.
 
@@ -61,11 +64,11 @@ async def _drained(events: AsyncIterator[ServerEvent]) -> None:
                 pass
 
 
-def _kind(response: SdkResponse) -> str:
+def _kind(response: "Response") -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def _whole(response: SdkResponse) -> str:
+async def _whole(response: "Response") -> str:
     return b"".join([chunk async for chunk in response.aiter_bytes()]).decode(errors="replace")
 
 

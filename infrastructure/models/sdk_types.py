@@ -1,77 +1,11 @@
-"""The parts of an official SDK that the drivers use, and the parts that each protocol gives them."""
+"""The parts of a driver over an official SDK that each protocol gives it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 from steptrail.domain.inference import ModelDelta, ModelReply
 from steptrail.domain.json_value import JsonValue
-
-
-class SdkUrl(Protocol):
-    """The parts of a client's address that are used."""
-
-    @property
-    def host(self) -> str:
-        """The name or number of the machine."""
-        ...
-
-
-class SdkClient(Protocol):
-    """The parts of every SDK's asynchronous client that are used."""
-
-    @property
-    def base_url(self) -> SdkUrl:
-        """Where it sends requests."""
-        ...
-
-    @property
-    def default_headers(self) -> Mapping[str, object]:
-        """The headers that it sends with every request. A value that is no text leaves one out."""
-        ...
-
-    @property
-    def post(self) -> Callable[..., Awaitable[Any]]:
-        """Post a body to a path, and return the response as the caller wants it."""
-        ...
-
-    def with_options(self, *, max_retries: int) -> Self:
-        """Return a client with the same connections that tries again so often."""
-        ...
-
-    def is_closed(self) -> bool:
-        """Tell whether its connections are closed."""
-        ...
-
-    async def close(self) -> None:
-        """Close its connections."""
-        ...
-
-
-class SdkResponse(Protocol):
-    """The parts that are used of a response whose body comes piece by piece."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Its headers, in letters of any size."""
-        ...
-
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Iterate over its body."""
-        ...
-
-
-class SdkStream(Protocol):
-    """A stream as an SDK opens it. Its events are read from the response."""
-
-    @property
-    def response(self) -> SdkResponse:
-        """The response. None of it has been read."""
-        ...
-
-    async def close(self) -> None:
-        """Close the response, read to its end or not."""
-        ...
 
 
 class Assembly(Protocol):

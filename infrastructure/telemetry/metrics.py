@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from steptrail.domain.version import VERSION
-from steptrail.infrastructure.telemetry.packages import from_otel
+from steptrail.infrastructure.extras import from_otel
 from steptrail.projections.telemetry import Span
 from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
 from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own

@@ -1,21 +1,26 @@
-"""Sends spans and metrics over OTLP: protobuf over HTTP, which every receiver of OpenTelemetry takes."""
+"""Makes spans of OpenTelemetry, and sends spans and metrics over OTLP: protobuf over HTTP, which all receivers take."""
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from steptrail.domain.errors import ConfigurationError, NotExported
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.bounded_requests import bound
-from steptrail.infrastructure.telemetry.packages import from_otel
-from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
-from steptrail.projections.telemetry import Span
+from steptrail.infrastructure.extras import from_otel
+from steptrail.projections.telemetry import Span, SpanKind
+from steptrail.projections.telemetry.names import SCHEMA_URL
 
-_EXPORTER = "opentelemetry.exporter.otlp.proto.http"
+Signal: TypeAlias = Literal["traces", "metrics"]
+_EXPORTERS: Mapping[Signal, tuple[str, str]] = {
+    "traces": ("trace_exporter", "OTLPSpanExporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter"),
+}
 _LOCAL = "http://localhost:4318"
 
 
-def endpoint_of(url: str | None, signal: Literal["traces", "metrics"] = "traces") -> str:
+def endpoint_of(url: str | None, signal: Signal = "traces") -> str:
     """Return the address for spans, or for metrics, at a receiver.
 
     Without a `url` it is that of the variables of OpenTelemetry, or a receiver on this machine.
@@ -33,35 +38,67 @@ def endpoint_of(url: str | None, signal: Literal["traces", "metrics"] = "traces"
     return urlunsplit(parts._replace(path=f"{path}/v1/{signal}"))
 
 
-def span_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
-    """Return an exporter of spans. Raises `MissingExtra` without the extra `otel`."""
-    exporter = from_otel(f"{_EXPORTER}.trace_exporter")
-    return exporter.OTLPSpanExporter(
-        endpoint=endpoint_of(url), headers=headers and dict(headers), session=_session("TRACES")
-    )
+def exporter(signal: Signal, url: str | None, headers: Mapping[str, str] | None = None) -> Any:
+    """Return an exporter of spans or of metrics. Raises `MissingExtra` without the extra `otel`."""
+    module, name = _EXPORTERS[signal]
+    made: Any = getattr(from_otel(f"opentelemetry.exporter.otlp.proto.http.{module}"), name)
+    own = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal.upper()}")
+    # Where the user's own variables name what a receiver is asked with, that is used.
+    is_theirs = any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own)
+    session = None if is_theirs else bound(from_otel("requests").Session())
+    return made(endpoint=endpoint_of(url, signal), headers=headers and dict(headers), session=session)
 
 
-def metric_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
-    """Return an exporter of metrics. Raises `MissingExtra` without the extra `otel`."""
-    exporter = from_otel(f"{_EXPORTER}.metric_exporter")
-    return exporter.OTLPMetricExporter(
-        endpoint=endpoint_of(url, "metrics"), headers=headers and dict(headers), session=_session("METRICS")
-    )
+class ReadableSpans:
+    """Makes `ReadableSpan`s of one resource. They are whole, so they go to a processor.
+
+    Raises `MissingExtra` without the extra `otel`.
+    """
+
+    def __init__(self, resource: Any) -> None:
+        self._trace, self._sdk = from_otel("opentelemetry.trace"), from_otel("opentelemetry.sdk.trace")
+        scope = from_otel("opentelemetry.sdk.util.instrumentation")
+        self._scope = scope.InstrumentationScope("steptrail", VERSION, SCHEMA_URL)
+        self._resource = resource
+
+    def of(self, span: Span) -> Any:
+        """Return a span of OpenTelemetry that has ended. It counts as sampled."""
+        trace = self._trace
+        kinds = {SpanKind.INTERNAL: trace.SpanKind.INTERNAL, SpanKind.CLIENT: trace.SpanKind.CLIENT}
+        return self._sdk.ReadableSpan(
+            name=span.name,
+            context=self._context(span.trace_id, span.span_id),
+            parent=self._context(span.trace_id, span.parent_id) if span.parent_id is not None else None,
+            resource=self._resource,
+            attributes=span.attributes,
+            events=[self._sdk.Event(each.name, each.attributes, timestamp=each.at * 1_000) for each in span.events],
+            links=[trace.Link(self._context(*link)) for link in span.links],
+            kind=kinds[span.kind],
+            status=trace.Status(trace.StatusCode.ERROR if span.is_error else trace.StatusCode.UNSET),
+            start_time=span.start * 1_000,
+            end_time=span.end * 1_000,
+            instrumentation_scope=self._scope,
+        )
+
+    def _context(self, trace_id: str, span_id: str) -> Any:
+        sampled = self._trace.TraceFlags(self._trace.TraceFlags.SAMPLED)
+        return self._trace.SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=sampled)
 
 
-def _session(signal: str) -> Any:
-    """Return what an exporter asks a receiver with; None where the user's own variables name one."""
-    own = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal}")
-    if any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own):
-        return None
-    return bound(from_otel("requests").Session())
+def resource_of(service: str | None) -> Any:
+    """Return the resource of a service: its name, and what the variables of OpenTelemetry say of this process.
+
+    A service without a name has that of `OTEL_SERVICE_NAME`, or else `steptrail`.
+    """
+    name = service or os.environ.get("OTEL_SERVICE_NAME") or "steptrail"
+    return from_otel("opentelemetry.sdk.resources").Resource.create({"service.name": name})
 
 
 class SpanSender:
     """Sends spans and says whether they have arrived, for runs that were recorded. Its methods block."""
 
     def __init__(self, url: str | None) -> None:
-        self._exporter, self._spans = span_exporter(url), ReadableSpans(resource_of(None))
+        self._exporter, self._spans = exporter("traces", url), ReadableSpans(resource_of(None))
         self._failure = from_otel("opentelemetry.sdk.trace.export").SpanExportResult.FAILURE
 
     def send(self, spans: Sequence[Span]) -> None:

@@ -1,12 +1,11 @@
 """Exports the spans of recorded runs: those of a log, or of what follows a place in it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
-from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span, is_sampled
+from steptrail.runtime.kernel.subscription import Subscription
 
 _BATCH = 512
 _PAGE = 500
@@ -14,20 +13,8 @@ _REST_SECONDS = 0.2
 """How long the export rests when it has told all, so that what runs commit meanwhile goes in one request."""
 
 
-class Entries(Protocol):
-    """The part of a subscription that is needed: entries that were read, and those that come."""
-
-    def ready(self) -> LogEntry | None:
-        """Return the next entry that has been read; None when there is none."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[LogEntry]:
-        """Return an iterator over the entries."""
-        ...
-
-
 async def export_spans(
-    entries: Entries,
+    entries: Subscription,
     folds: SpanFolds,
     send: Callable[[list[Span]], Awaitable[None]],
     *,

@@ -6,11 +6,10 @@ from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_flag
+from steptrail.infrastructure.extras import from_otel
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.metrics import Fleet, Lags, LiveMetrics
-from steptrail.infrastructure.telemetry.otlp import metric_exporter, span_exporter
-from steptrail.infrastructure.telemetry.packages import from_otel
-from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
+from steptrail.infrastructure.telemetry.otlp import ReadableSpans, exporter, resource_of
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.masking import Mask, Masking
 from steptrail.projections.telemetry import Flavour, Span, TracePer, is_sampled, with_openinference
@@ -86,10 +85,10 @@ class Telemetry:
         exports = from_otel("opentelemetry.sdk.trace.export")
         most = _MOST_WITH_CONTENT if content else None
         self._processor = processor or exports.BatchSpanProcessor(
-            span_exporter(endpoint, headers), max_export_batch_size=most
+            exporter("traces", endpoint, headers), max_export_batch_size=most
         )
         if metrics is True:
-            metrics = readers.PeriodicExportingMetricReader(metric_exporter(endpoint, headers))
+            metrics = readers.PeriodicExportingMetricReader(exporter("metrics", endpoint, headers))
         self._metrics = LiveMetrics(metrics, resource) if metrics is not False else None
 
     def begin(self, store: EventStore, lags: Lags | None = None, fleet: Fleet | None = None) -> LiveSpans:
@@ -115,17 +114,15 @@ class Telemetry:
         A processor or a metric reader that fails is told to the log: the trail is closed all the same, and its runs are
         stored.
         """
-        try:
-            self._processor.shutdown()
-        except Exception as error:
-            said = "the processor of spans did not end as it should: spans may be missing"
-            log_raised(_log, error, said, level=logging.ERROR)
+        ends = [("processor of spans", "spans", self._processor.shutdown)]
         if self._metrics is not None:
+            ends.append(("metric reader", "metrics", self._metrics.close))
+        for name, missing, end in ends:
             try:
-                self._metrics.close()
+                end()
             except Exception as error:
-                said = "the metric reader did not end as it should: metrics may be missing"
-                log_raised(_log, error, said, level=logging.ERROR)
+                said = "the %s did not end as it should: %s may be missing"
+                log_raised(_log, error, said, name, missing, level=logging.ERROR)
 
     def _tell(self, span: Span) -> None:
         if self._metrics is not None:

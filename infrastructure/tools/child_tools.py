@@ -1,8 +1,12 @@
-"""The common part of tools whose calls run a stream of their own: their spec, their depth, and how they fail."""
+"""The common part of tools whose calls run a stream of their own: their spec, their depth, and how they fail.
+
+Whatever else such a stream comes to is a failed call, a call that waits with it, or a call that was cut off.
+"""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -10,78 +14,154 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
-from steptrail.runtime.agent.tool_port import Capture, ToolContext
+from steptrail.runtime.agent.tool_port import (
+    NO_CONTEXT,
+    Capture,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolSuspended,
+    ToolTimedOut,
+)
+from steptrail.runtime.kernel.child import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
 MOST_CHARACTERS = 8000
 """How much of an answer the model of the parent is shown; the whole of it is in the log."""
-MAX_DEPTH = 3
 
 
-def child_spec(
-    kind: str,
-    what: str,
-    *,
-    name: str,
-    description: str,
-    parameters: dict[str, JsonValue],
-    timeout: float | None,
-    max_calls: int | None,
-    approval: ApprovalRule | bool,
-    concurrent: bool,
-    max_depth: int,
-) -> ToolSpec:
-    """Return the spec of a tool whose calls run streams of a kind. `what` names it in errors.
+class ChildOptions(TypedDict, total=False):
+    """The settings that all of these tools share."""
 
-    Raises `ConfigurationError`.
+    timeout: float | None
+    """Seconds that bound a call beside the limits of what it runs, and beside what is left of the caller's time."""
+    max_depth: int
+    """How many levels below the first stream the stream of a call may stand: 3."""
+    max_calls: int | None
+    approval: ApprovalRule | bool
+    concurrent: bool
+    """Whether calls run beside each other, which they do unless this is false."""
+
+
+class NoChild(Exception):
+    """A call runs no stream: `info` says why it fails."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+class ChildTool(ABC):
+    """A tool whose calls run streams of a `kind`. `what` names it in errors.
+
+    Raises `ConfigurationError` for what makes no tool.
     """
-    a_whole(max_depth, f"`max_depth` of {what} {name!r}", least=1)
-    try:
-        return ToolSpec(
-            name=name,
-            description=description,
-            parameters=parameters,
-            effect=ToolEffect.IDEMPOTENT,
-            timeout=timeout,
-            max_calls=max_calls,
-            approval=ApprovalRule() if approval is True else approval or None,
-            concurrent=concurrent,
-            runs_children=kind,
-        )
-    except InvalidSetting as error:
-        raise ConfigurationError(f"{what} {name!r} makes no tool: {error.problem}") from error
 
+    def __init__(
+        self,
+        kind: str,
+        what: str,
+        parameters: Bindable,
+        *,
+        name: str,
+        description: str,
+        schema: dict[str, JsonValue],
+        timeout: float | None = None,
+        max_depth: int = 3,
+        max_calls: int | None = None,
+        approval: ApprovalRule | bool = False,
+        concurrent: bool = True,
+    ) -> None:
+        self._what, self._parameters = what, parameters
+        self._max_depth = a_whole(max_depth, f"`max_depth` of {what} {name!r}", least=1)
+        try:
+            self.spec = ToolSpec(
+                name=name,
+                description=description,
+                parameters=schema,
+                effect=ToolEffect.IDEMPOTENT,
+                timeout=timeout,
+                max_calls=max_calls,
+                approval=ApprovalRule() if approval is True else approval or None,
+                concurrent=concurrent,
+                runs_children=kind,
+            )
+        except InvalidSetting as error:
+            raise ConfigurationError(f"{what} {name!r} makes no tool: {error.problem}") from error
 
-def place_of(context: ToolContext, name: str, what: str, max_depth: int) -> ChildPlace | ErrorInfo:
-    """Return the place below a call, or why there is none: nobody's run makes the call, or it is too deep."""
-    if context.child is None:
-        return error_of("NoSession", f"{what} {name!r} was called outside of a run")
-    depth = context.child.parent.depth
-    if depth > max_depth:
-        why = f"{what}s may be nested {max_depth} deep, and {what} {name!r} would be {depth} deep"
-        return error_of("TooDeep", f"{why}: do the work yourself")
-    return context.child
+    @abstractmethod
+    async def _answered(
+        self, given: dict[str, object], context: ToolContext, timeout: float | None, capture: Capture
+    ) -> ToolOutcome:
+        """Run the stream of a call with what that gives to it. Raises `NoChild`."""
+
+    def check_arguments(
+        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
+    ) -> ErrorInfo | None:
+        """Return why arguments do not fit; None when they do."""
+        try:
+            self._bound(arguments, raw, NO_CONTEXT, capture)
+        except NoChild as refused:
+            return refused.info
+        return None
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        """Run one call; see `RunnableTool`. A call that nobody's run makes has no stream and fails."""
+        try:
+            return await self._answered(self._bound(arguments, raw, context, capture), context, timeout, capture)
+        except NoChild as refused:
+            return ToolFailed(refused.info)
+
+    def _bound(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext[Any, Any],
+        capture: Capture,
+    ) -> dict[str, object]:
+        """Return what a call gives to the stream that it runs. Raises `NoChild` for arguments that do not fit."""
+        try:
+            return bind_arguments(self._parameters, arguments, raw, context)
+        except InvalidArguments as error:
+            raise NoChild(error_of("InvalidArguments", str(error), ErrorType.VALIDATION)) from None
+        except Exception as error:  # a model brings validators of its own
+            raise NoChild(capture(error)) from None
+
+    def _place(self, context: ToolContext, name: str) -> ChildPlace:
+        """Return the place below a call. Raises `NoChild` when nobody's run makes the call, or it is too deep."""
+        what = self._what
+        if context.child is None:
+            raise NoChild(error_of("NoSession", f"{what} {name!r} was called outside of a run"))
+        depth = context.child.parent.depth
+        if depth > self._max_depth:
+            why = f"{what}s may be nested {self._max_depth} deep, and {what} {name!r} would be {depth} deep"
+            raise NoChild(error_of("TooDeep", f"{why}: do the work yourself"))
+        return context.child
+
+    def _outcome(
+        self, name: str, child_id: str, end: ChildEnd[Any], answer: Callable[[Any], ToolOutcome]
+    ) -> ToolOutcome:
+        """Return the outcome of a call: `answer` makes it of the state of a stream that has come to its own end."""
+        if end.is_late:
+            said = f"{self._what} {name!r} did not end within its time"
+            late = error_of(f"{self._what.title()}Timeout", said, ErrorType.TIMEOUT)
+            return ToolTimedOut(late, cancelled=True, usage=end.usage)
+        if end.ended is None:
+            return ToolSuspended(child_id, end.why_it_rests, end.until, end.usage)
+        return answer(end.ended)
 
 
 def error_of(kind: str, message: str, error_type: ErrorType = ErrorType.TOOL) -> ErrorInfo:
     """Return an error of such a call."""
     return ErrorInfo(type=error_type, error_class=f"steptrail:{kind}", message=message)
-
-
-def given_to_child(
-    parameters: Bindable,
-    arguments: Mapping[str, JsonValue] | None,
-    raw: str | None,
-    context: ToolContext[Any, Any],
-    capture: Capture,
-) -> dict[str, object] | ErrorInfo:
-    """Return what a call gives to the stream that it runs, or why its arguments do not fit."""
-    try:
-        return bind_arguments(parameters, arguments, raw, context)
-    except InvalidArguments as error:
-        return error_of("InvalidArguments", str(error), ErrorType.VALIDATION)
-    except Exception as error:  # a model brings validators of its own
-        return capture(error)
 
 
 def tool_name(name: str) -> str:

@@ -1,44 +1,36 @@
 """Agents as tools of other agents: one agent under a name of its own, or one tool over several named ones.
 
-A call runs the agent in a session of its own. Only its final text comes back, or the JSON of its answer in a type;
-whatever else it comes to is a failed call, a call that waits with it, or a call that was cut off.
+A call runs the agent in a session of its own. Only its final text comes back, or the JSON of its answer in a type.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, cast
+from functools import partial
+from typing import Annotated, Any, Unpack, cast
 
 from pydantic import Field
 
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row
-from steptrail.domain.tools import ApprovalRule, ToolSpec
+from steptrail.domain.usage import BilledUsage
 from steptrail.infrastructure.tools.child_tools import (
-    MAX_DEPTH,
     MOST_CHARACTERS,
-    child_spec,
+    ChildOptions,
+    ChildTool,
+    NoChild,
     error_of,
-    given_to_child,
-    place_of,
     tool_name,
 )
-from steptrail.infrastructure.tools.schema import Parameters, parameters_of
+from steptrail.infrastructure.tools.schema import parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
-from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd, why_no_answer
+from steptrail.runtime.agent.children import ChildSession, why_no_answer
 from steptrail.runtime.agent.given import a_context, an_agent, refuse_unread
-from steptrail.runtime.agent.tool_port import (
-    NO_CONTEXT,
-    Capture,
-    ToolContext,
-    ToolFailed,
-    ToolOutcome,
-    ToolSucceeded,
-    ToolSuspended,
-    ToolTimedOut,
-)
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded
+
+_PROMPT = "the whole task: it sees nothing else of this"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,53 +88,33 @@ def _made(agent: object) -> AnyAgent:
     return an_agent(cast("Callable[[], object]", agent)())
 
 
-class _RunsAgents(ABC):
-    """The common part of both tools: a spec, and a call that runs the agent whose turn it is."""
+class _RunsAgents(ChildTool):
+    """The common part of both tools: a call runs the agent whose turn it is. `ask` has the parameters of a call."""
 
-    def __init__(self, spec: ToolSpec, parameters: Parameters, max_depth: int) -> None:
-        self.spec = spec
-        self._parameters, self._max_depth = parameters, max_depth
+    def __init__(
+        self, ask: Callable[..., None], *, name: str, description: str, options: ChildOptions, **names: object
+    ) -> None:
+        parameters = parameters_of(ask, names)
+        schema = parameters.schema
+        super().__init__("agent", "subagent", parameters, name=name, description=description, schema=schema, **options)
 
     @abstractmethod
-    def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
-        """Return the name and the agent that a call asks for, or why there is none."""
+    def _chosen(self, subagent: object) -> tuple[str, Subagent]:
+        """Return the name and the agent that a call asks for. Raises `NoChild` when there is none."""
 
-    def check_arguments(
-        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
-    ) -> ErrorInfo | None:
-        """Return why arguments do not fit; None when they do."""
-        given = given_to_child(self._parameters, arguments, raw, NO_CONTEXT, capture)
-        return given if isinstance(given, ErrorInfo) else None
-
-    async def run(
-        self,
-        arguments: Mapping[str, JsonValue] | None,
-        raw: str | None,
-        context: ToolContext,
-        *,
-        timeout: float | None,
-        capture: Capture,
+    async def _answered(
+        self, given: dict[str, object], context: ToolContext, timeout: float | None, capture: Capture
     ) -> ToolOutcome:
-        """Run one call; see `RunnableTool`. A call that nobody's run makes has no session and fails."""
-        given = given_to_child(self._parameters, arguments, raw, context, capture)
-        if isinstance(given, ErrorInfo):
-            return ToolFailed(given)
-        prompt, wanted = str(given["prompt"]), given.get("subagent")
-        chosen = self._chosen(None if wanted is None else str(wanted))
-        if isinstance(chosen, ErrorInfo):
-            return ToolFailed(chosen)
-        name, subagent = chosen
-        place = place_of(context, name, "subagent", self._max_depth)
-        if isinstance(place, ErrorInfo):
-            return ToolFailed(place)
-        child = ChildSession(place)
+        name, subagent = self._chosen(given.get("subagent"))
+        child = ChildSession(self._place(context, name))
         try:
             agent = subagent.resolved()
             said = subagent.context_for(agent, context)
         except Exception as error:
-            return ToolFailed(capture(error))
+            raise NoChild(capture(error)) from None
         context.progress(f"subagent {name} works in session {child.id}")
-        return _outcome(name, child, await child.run(agent, prompt, within=timeout, context=said))
+        end = await child.run(agent, str(given["prompt"]), within=timeout, context=said)
+        return self._outcome(name, child.id, end, partial(_answer, name, child.id, end.usage))
 
 
 class SubagentTool(_RunsAgents):
@@ -160,36 +132,19 @@ class SubagentTool(_RunsAgents):
         *,
         name: str | None = None,
         description: str | None = None,
-        timeout: float | None = None,
-        max_depth: int = MAX_DEPTH,
-        max_calls: int | None = None,
-        approval: ApprovalRule | bool = False,
-        concurrent: bool = True,
+        **options: Unpack[ChildOptions],
     ) -> None:
-        subagent = agent if isinstance(agent, Subagent) else Subagent(agent=agent)
+        self._subagent = subagent = agent if isinstance(agent, Subagent) else Subagent(agent=agent)
         chosen = name or (tool_name(subagent.agent.name) if is_agent(subagent.agent) else None)
         if chosen is None:
             raise ConfigurationError("a subagent that is made later needs a name: SubagentTool(..., name=...)")
 
-        def ask(prompt: Annotated[str, Field(description="the whole task: it sees nothing else of this")]) -> None: ...
+        def ask(prompt: Annotated[str, Field(description=_PROMPT)]) -> None: ...
 
-        parameters = parameters_of(ask, {})
-        spec = child_spec(
-            "agent",
-            "subagent",
-            name=chosen,
-            description=description or subagent.description or f"Have the agent {chosen!r} do a task.",
-            parameters=parameters.schema,
-            timeout=timeout,
-            max_calls=max_calls,
-            approval=approval,
-            concurrent=concurrent,
-            max_depth=max_depth,
-        )
-        super().__init__(spec, parameters, max_depth)
-        self._subagent = subagent
+        about = description or subagent.description or f"Have the agent {chosen!r} do a task."
+        super().__init__(ask, name=chosen, description=about, options=options)
 
-    def _chosen(self, subagent: str | None) -> tuple[str, Subagent]:
+    def _chosen(self, subagent: object) -> tuple[str, Subagent]:
         return self.spec.name, self._subagent
 
 
@@ -205,11 +160,7 @@ class SpawnSubagent(_RunsAgents):
         *,
         name: str = "spawn_subagent",
         description: str | None = None,
-        timeout: float | None = None,
-        max_depth: int = MAX_DEPTH,
-        max_calls: int | None = None,
-        approval: ApprovalRule | bool = False,
-        concurrent: bool = True,
+        **options: Unpack[ChildOptions],
     ) -> None:
         if not isinstance(subagents, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             given = type(subagents).__name__
@@ -218,47 +169,31 @@ class SpawnSubagent(_RunsAgents):
             raise ConfigurationError(f"tool {name!r} has no subagents to spawn")
         if unnamed := [each for each in subagents if not isinstance(each, str) or not each.strip()]:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"tool {name!r}: the name of a subagent is a text, not {unnamed[0]!r}")
-        named = {each: made if isinstance(made, Subagent) else Subagent(agent=made) for each, made in subagents.items()}
+        self._subagents = named = {
+            each: made if isinstance(made, Subagent) else Subagent(agent=made) for each, made in subagents.items()
+        }
 
         def spawn(
             subagent: Annotated[str, Field(description="which one", json_schema_extra={"enum": [*named]})],
-            prompt: Annotated[str, Field(description="the whole task: it sees nothing else of this")],
+            prompt: Annotated[str, Field(description=_PROMPT)],
         ) -> None: ...
 
-        parameters = parameters_of(spawn, {"named": named})
-        about = "".join(f"\n- {each}: {made.description}" for each, made in named.items() if made.description)
-        spec = child_spec(
-            "agent",
-            "subagent",
-            name=name,
-            description=description or f"Have a subagent do a task and return its answer.{about}",
-            parameters=parameters.schema,
-            timeout=timeout,
-            max_calls=max_calls,
-            approval=approval,
-            concurrent=concurrent,
-            max_depth=max_depth,
-        )
-        super().__init__(spec, parameters, max_depth)
-        self._subagents = named
+        told = "".join(f"\n- {each}: {made.description}" for each, made in named.items() if made.description)
+        about = description or f"Have a subagent do a task and return its answer.{told}"
+        super().__init__(spawn, name=name, description=about, options=options, named=named)
 
-    def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
-        if subagent is None or subagent not in self._subagents:
+    def _chosen(self, subagent: object) -> tuple[str, Subagent]:
+        if subagent not in self._subagents:
             known = ", ".join(self._subagents)
-            return error_of("UnknownSubagent", f"there is no subagent {subagent!r}; the subagents are: {known}")
-        return subagent, self._subagents[subagent]
+            said = f"there is no subagent {subagent!r}; the subagents are: {known}"
+            raise NoChild(error_of("UnknownSubagent", said))
+        return str(subagent), self._subagents[str(subagent)]
 
 
-def _outcome(name: str, child: ChildSession, end: ChildSessionEnd) -> ToolOutcome:
-    usage = end.usage
-    if end.is_late:
-        late = error_of("SubagentTimeout", f"subagent {name!r} did not end within its time", ErrorType.TIMEOUT)
-        return ToolTimedOut(late, cancelled=True, usage=usage)
-    if (state := end.ended) is None:
-        return ToolSuspended(child.id, end.why_it_rests, end.until, usage)
+def _answer(name: str, child_id: str, usage: BilledUsage | None, state: AgentState) -> ToolOutcome:
     if state.answered and state.answers_in_a_type:
         return ToolSucceeded(state.output_json, most_shown=MOST_CHARACTERS, usage=usage)
     if state.answered and state.output is not None:
         return ToolSucceeded(f"[Subagent: {name}] {state.output}", most_shown=MOST_CHARACTERS, usage=usage)
-    message = f"subagent {name!r} came to no answer {why_no_answer(state)}; its session is {child.id}"
+    message = f"subagent {name!r} came to no answer {why_no_answer(state)}; its session is {child_id}"
     return ToolFailed(error_of("SubagentFailed", message), usage=usage)

@@ -40,10 +40,10 @@ from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.lists import newest_position
+from steptrail.runtime.kernel.log_raised import Seldom
 from steptrail.runtime.kernel.log_reader import watch_log
-from steptrail.runtime.kernel.newest_position import newest_position
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.runtime.kernel.seldom import Seldom
 
 __all__ = ["AsOf", "Found", "Views"]
 

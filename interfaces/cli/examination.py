@@ -24,9 +24,9 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.index import as_listed
 from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
-from steptrail.runtime.kernel.abandoned import is_abandoned
 from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import KINDS, Kind
+from steptrail.runtime.kernel.lists import is_abandoned
 
 _PAGE, _PAGE_OF_DAMAGE = 1_000, 20
 

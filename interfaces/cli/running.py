@@ -46,7 +46,7 @@ from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.key_session import unnamed_session
+from steptrail.runtime.kernel.ids import unnamed_session
 
 if TYPE_CHECKING:
     from steptrail.domain.flow.state import FlowState

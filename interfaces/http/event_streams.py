@@ -27,7 +27,7 @@ from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SessionNotFound, SteptrailError, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text, a_time
-from steptrail.infrastructure.broadcast.settings import checked_broadcast_config
+from steptrail.infrastructure.broadcast.transport import checked_broadcast_config
 from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
 from steptrail.interfaces.http.sse import End, event_source

@@ -28,8 +28,12 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
-from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_transport
-from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
+from steptrail.infrastructure.broadcast.transport import (
+    BroadcastTransport,
+    Delivery,
+    checked_broadcast_config,
+    checked_transport,
+)
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.runtime.kernel.cancellation import cancel_and_wait

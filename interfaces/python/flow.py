@@ -17,7 +17,7 @@ from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.projections.flow_graph import drawn_run
 from steptrail.runtime.flow.control import FlowControl, a_flow
-from steptrail.runtime.flow.owner import OnFlowCommit
+from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment

@@ -14,12 +14,12 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
-from steptrail.runtime.flow.owner import OnFlowCommit
+from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
-from steptrail.runtime.kernel.key_session import session_or_unnamed
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 

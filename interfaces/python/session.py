@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, overload
 
-from steptrail.domain.agent.commands import Fork, Settle, Verdict
+from steptrail.domain.agent.commands import Fork, Send, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id
 from steptrail.domain.agent.state import AgentState
@@ -69,8 +69,8 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         execution with another context is open.
         """
         given, said = an_agent(agent), a_message(text)
-        stored = a_context(given, context)
-        return await self._control.send(given, said, by=by, key=key, metadata=metadata, context=stored)
+        sent = Send(messages=(said,), by=by, key=key, context=a_context(given, context))
+        return await self._control.send(given, sent, metadata or {})
 
     async def post(
         self,
@@ -88,8 +88,8 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         `work` answers. Safe to repeat with a `key`, and refused, like `send`.
         """
         given, said = an_agent(agent), a_message(text)
-        stored = a_context(given, context)
-        return RunResult(await self._control.post(given, said, by=by, key=key, metadata=metadata, context=stored))
+        sent = Send(messages=(said,), by=by, key=key, context=a_context(given, context))
+        return RunResult(await self._control.post(given, sent, metadata or {}))
 
     async def retry(
         self,

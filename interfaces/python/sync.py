@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync_flow import SyncFlow
     from steptrail.interfaces.python.sync_views import SyncViews
-    from steptrail.runtime.flow.owner import OnFlowCommit
+    from steptrail.runtime.flow.kind import OnFlowCommit
     from steptrail.runtime.flow.workflow import BuiltWorkflow
     from steptrail.runtime.kernel.live_updates import OnUpdate
 

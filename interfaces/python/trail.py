@@ -40,7 +40,7 @@ from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.key_session import session_or_unnamed
+from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.sync import SyncSteptrail
     from steptrail.interfaces.python.views import TrailViews
     from steptrail.projections.kernel.projection import Projection
-    from steptrail.runtime.flow.owner import OnFlowCommit
+    from steptrail.runtime.flow.kind import OnFlowCommit
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 

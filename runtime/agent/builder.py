@@ -20,16 +20,14 @@ from steptrail.domain.kernel.given import a_flag, a_kind_of, a_text, one_of
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
-from steptrail.runtime.agent.agent import Agent, criteria_for
+from steptrail.runtime.agent.agent import Agent, criteria_for, refuse_other_means
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.output import OutputModeName, TypedOutput, Validator
 from steptrail.runtime.agent.resources import checked_opener
-from steptrail.runtime.agent.tool_means import refuse_other_means
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
-from steptrail.runtime.kernel.given_model import a_model
-from steptrail.runtime.kernel.given_tool import spec_of_tool
+from steptrail.runtime.kernel.given_code import a_model, spec_of_tool
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:

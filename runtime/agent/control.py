@@ -32,7 +32,7 @@ from steptrail.domain.shared.keys import KeyUse, said, use_of
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.given import refuse_context
-from steptrail.runtime.agent.owner import AgentStream, session_stream
+from steptrail.runtime.agent.kind import AgentStream, session_stream
 from steptrail.runtime.agent.performer import Runner, waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
@@ -171,17 +171,8 @@ class SessionControl:
         ended = await self.stream.own_as_seen(journal, lambda state, took_over: (command,), performed, looks=looks)
         return None if ended is None else RunResult(ended, typed=agent.output)
 
-    async def send(
-        self,
-        agent: AnyAgent,
-        message: Message,
-        *,
-        by: str = "user",
-        key: str | None = None,
-        metadata: dict[str, JsonValue] | None = None,
-        context: JsonValue = None,
-    ) -> RunResult[Any]:
-        """Add a message to the session. A session that does not exist is opened with it.
+    async def send(self, agent: AnyAgent, told: Send, metadata: dict[str, JsonValue]) -> RunResult[Any]:
+        """Add a message to the session. A session that does not exist is opened with it, and has the `metadata`.
 
         A session at rest answers the message in a new execution. If an execution is open, the message joins its
         conversation at the next boundary and keeps the run going. If no process runs that execution, this call goes on
@@ -189,20 +180,18 @@ class SessionControl:
         message is stored. Raises `SessionBusy` only when an owner holds a session at rest for a minute and does
         nothing, and `CommandRejected` while an execution with another `context` is open.
         """
-        joining, beginning = _to_say(
-            agent, message, self._env.worker, by=by, key=key, metadata=metadata or {}, context=context
-        )
+        beginning = _beginning(agent, told, metadata, self._env.worker)
         journal = await self.stream.journal()
         while True:
             state = journal.committed
-            if (use := self._use(state, key, _said(message, key, context), "send to", agent.snapshot.name)) is not None:
+            if (use := self._said_before(state, agent, told)) is not None:
                 if state.fold.ended_at(use.execution) is not None:
                     return await self._answer(journal, agent, use.execution)
-                return await self._joined(journal, agent, by)
+                return await self._joined(journal, agent, told.by)
             sent: AgentJournal | None = None
             try:
                 if state.is_open:
-                    sent = await self.stream.append(journal, joining)
+                    sent = await self.stream.append(journal, told)
                 elif (ended := await self._begun(journal, agent, beginning, looks=_LOOKS_OF_A_SENDER)) is not None:
                     return ended
             except (CommandRejected, SessionBusy):
@@ -210,31 +199,26 @@ class SessionControl:
                 if not await self.stream.has_grown_since(journal):
                     raise
             if sent is not None:
-                return await self._joined(sent, agent, by)
+                return await self._joined(sent, agent, told.by)
             journal = await journal.reloaded()
 
-    async def post(
-        self,
-        agent: AnyAgent,
-        message: Message,
-        *,
-        by: str = "user",
-        key: str | None = None,
-        metadata: dict[str, JsonValue] | None = None,
-        context: JsonValue = None,
-    ) -> AgentState:
+    async def post(self, agent: AnyAgent, told: Send, metadata: dict[str, JsonValue]) -> AgentState:
         """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
-        joining, beginning = _to_say(agent, message, None, by=by, key=key, metadata=metadata or {}, context=context)
+        beginning = _beginning(agent, told, metadata, None)
 
         def command_for(state: AgentState) -> Command | None:
-            if self._use(state, key, _said(message, key, context), "send to", agent.snapshot.name) is not None:
+            if self._said_before(state, agent, told) is not None:
                 return None
             if state.is_open:
-                return joining
-            refuse_context(agent, state, context)
+                return told
+            refuse_context(agent, state, told.context)
             return beginning
 
         return await self.stream.append_until(command_for)
+
+    def _said_before(self, state: AgentState, agent: AnyAgent, told: Send) -> KeyUse | None:
+        what = _said(told.messages[0], told.key, told.context)
+        return self._use(state, told.key, what, "send to", agent.snapshot.name)
 
     async def _joined(self, sent: AgentJournal, agent: AnyAgent, by: str) -> RunResult[Any]:
         """Go on with the session to which a message was added, unless another process runs it."""
@@ -395,19 +379,14 @@ class SessionControl:
         )
 
 
-def _to_say(
-    agent: AnyAgent,
-    message: Message,
-    worker: str | None,
-    *,
-    by: str,
-    key: str | None,
-    metadata: dict[str, JsonValue],
-    context: JsonValue,
-) -> tuple[Send, Start]:
-    """Return the commands that say a message: in an open execution, and in a session at rest."""
-    joining = Send(messages=(message,), by=by, key=key, context=context)
-    beginning = Start(
-        input=message, agent=agent.snapshot, worker=worker, by=by, key=key, metadata=metadata, context=context
+def _beginning(agent: AnyAgent, told: Send, metadata: dict[str, JsonValue], worker: str | None) -> Start:
+    """Return the command that says a message in a session at rest."""
+    return Start(
+        input=told.messages[0],
+        agent=agent.snapshot,
+        worker=worker,
+        by=told.by,
+        key=told.key,
+        metadata=metadata,
+        context=told.context,
     )
-    return joining, beginning

@@ -28,7 +28,8 @@ class DeclaredContext(Generic[ContextT]):
         except (NotStorable, ConfigurationError) as error:
             raise ConfigurationError(f"the context cannot be stored: {error}") from None
         except Exception as error:  # the type brings code of its own
-            raise ConfigurationError(f"the context does not fit {self._type.name}: {_problems(error)}") from None
+            why = self._type.why_not(error)
+            raise ConfigurationError(f"the context does not fit {self._type.name}: {why}") from None
 
     def read(self, stored: JsonValue) -> ContextT:
         """Return a recorded context as a new value. Raises `StoredContextInvalid`.
@@ -41,14 +42,8 @@ class DeclaredContext(Generic[ContextT]):
             if stored is None:
                 why = f"nothing was said of this run: give a {self._type.name} as `context`"
                 raise ConfigurationError(why) from None
-            raise StoredContextInvalid(self._type.name, _problems(error)) from error
+            raise StoredContextInvalid(self._type.name, self._type.why_not(error)) from error
 
     def is_same_as(self, other: "DeclaredContext[Any] | None") -> bool:
         """Tell whether both are of one type."""
         return other is not None and (self.kind is other.kind or self.kind == other.kind)
-
-
-def _problems(error: Exception) -> str:
-    from steptrail.runtime.agent.stored_types import problems_of
-
-    return "; ".join(map(str, problems_of(error)))

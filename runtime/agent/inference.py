@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
@@ -13,11 +14,10 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import OutputPartial, ReplyDelta
-from steptrail.domain.output import OutputMode
+from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time, within
-from steptrail.runtime.agent.partial_output import PartialOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.asked_model import ShowPiece, checked_reply, reply_of
@@ -95,7 +95,7 @@ class Inference:
 
     def _answer(
         self, request: ModelRequest, watcher: OnUpdate, delta: Callable[[], ReplyDelta]
-    ) -> PartialOutput | None:
+    ) -> "PartialOutput | None":
         """Return the reader of an answer that comes as text; None when the call asks for no such answer."""
         if request.output is None or request.output_mode is OutputMode.TOOL:
             return None
@@ -152,3 +152,38 @@ class Inference:
 
     def _since(self, began: int) -> float:
         return (self._journal.now() - began) / 1e6
+
+
+_LEAST_SECONDS: Final = 0.1
+"""The time between two readings, because each reads the whole text again."""
+
+
+class PartialOutput:
+    """One answer that is being written. `now` returns a time in seconds; `show` is called with each new value."""
+
+    def __init__(self, output: OutputSpec, now: Callable[[], float], show: Callable[[JsonValue], None]) -> None:
+        self._output, self._now, self._show = output, now, show
+        self._pieces, self._next = list[str](), 0.0
+        self._shown: JsonValue = None
+
+    def add(self, text: str) -> None:
+        """Take the next piece of the reply, and show what can be read by now, at most ten times a second."""
+        self._pieces.append(text)
+        if self._now() >= self._next:
+            self._next = self._now() + _LEAST_SECONDS
+            self.read()
+
+    def read(self) -> None:
+        """Show what can be read by now, if that is more than before."""
+        from pydantic_core import from_json
+
+        text = "".join(self._pieces).strip()
+        if text.startswith("```"):
+            text = text.partition("\n")[2].removesuffix("```")
+        try:
+            value = self._output.unwrapped(from_json(text, allow_partial="trailing-strings"))
+        except (ValueError, KeyError):
+            return
+        if value is not None and value != self._shown:
+            self._shown = value
+            self._show(value)

@@ -1,8 +1,13 @@
-"""The session of an agent, registered as a kind of machine."""
+"""The session of an agent, connected to the kernel and registered as a kind of machine."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
 
+from steptrail.domain.agent.commands import Command
+from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import (
+    AgentEvent,
     InferenceCompleted,
     InferenceFailed,
     InferenceInterrupted,
@@ -11,7 +16,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSuspended,
 )
-from steptrail.domain.agent.ids import session_of
+from steptrail.domain.agent.ids import SessionId, session_of, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -19,9 +24,26 @@ from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.agent.owner import AgentStream, session_stream
+from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.agent.performer import Runner
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
+from steptrail.runtime.kernel.live_updates import OnUpdate
+
+AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
+
+
+def session_stream(
+    environment: Environment,
+    session: SessionId,
+    on_commit: OnCommit | None = None,
+    on_update: OnUpdate | None = None,
+) -> AgentStream:
+    """Return the control of the stream of a session."""
+    alone = partial(Runner, None)
+    return AgentStream(AGENT, environment, stream_of(session), alone=alone, on_commit=on_commit, on_update=on_update)
+
 
 _ENDS_OF_EFFECTS = (
     InferenceCompleted,

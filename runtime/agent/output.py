@@ -170,12 +170,10 @@ class TypedOutput(Generic[OutputT]):
 
     def read(self, value: JsonValue) -> OutputT:
         """Return the value of an accepted answer. Raises `StoredOutputInvalid`."""
-        from steptrail.runtime.agent.stored_types import problems_of
-
         try:
             return self._type.of(value)
         except Exception as error:  # the type brings code of its own, which may have changed
-            raise StoredOutputInvalid(self._type.name, "; ".join(map(str, problems_of(error)))) from error
+            raise StoredOutputInvalid(self._type.name, self._type.why_not(error)) from error
 
     async def judge(self, state: AgentState, means: Means) -> tuple[AgentEvent, ...]:
         """Return the verdict on the answer of the open step. The first answer of the reply that fits is accepted."""
@@ -222,12 +220,10 @@ class TypedOutput(Generic[OutputT]):
 
         Raises `_NoFit`, and `_Broken` when code of the type or a validator fails.
         """
-        from steptrail.runtime.agent.stored_types import problems_of
-
         said = _said(answer, spec)
         value = self._of(said)
         for validator in self._validators:
-            value = await _judged_by(validator, value, context)
+            value = await self._judged_by(validator, value, context)
             if value is None:
                 self._refuse_none(validator)
         try:
@@ -236,9 +232,26 @@ class TypedOutput(Generic[OutputT]):
             raise _NoFit([OutputProblem(type="not_storable", message=str(error))]) from None
         except Exception as error:
             name = ", ".join(map(function_name, self._validators)) or spec.type_name
-            why = "; ".join(map(str, problems_of(error)))
-            raise _Broken(name, TypeError(f"the answer that is left does not fit {spec.type_name}: {why}")) from error
+            why = f"the answer that is left does not fit {spec.type_name}: {self._type.why_not(error)}"
+            raise _Broken(name, TypeError(why)) from error
         return made, _encoded(made) != _encoded(said)
+
+    async def _judged_by(
+        self, validator: Validator[OutputT], value: OutputT, context: OutputContext[Any, Any]
+    ) -> OutputT:
+        """Return what a validator makes of an answer. Raises `_NoFit`, and `_Broken`."""
+        try:
+            given = validator(value, context)
+            return cast("OutputT", await given if inspect.isawaitable(given) else given)
+        except asyncio.CancelledError:
+            if is_asked_to_end():
+                raise
+            cancelled = RuntimeError("the validator cancelled itself, and nobody had asked it to")
+            raise _Broken(function_name(validator), cancelled) from None
+        except ValueError as error:
+            raise _NoFit(self._type.problems_of(error)) from None
+        except Exception as error:
+            raise _Broken(function_name(validator), error) from error
 
     def _refuse_none(self, validator: Validator[OutputT]) -> None:
         """Raise `_Broken` for a validator that returned None, as one does that forgets to, where that is no answer."""
@@ -251,12 +264,10 @@ class TypedOutput(Generic[OutputT]):
     def _of(self, said: JsonValue) -> OutputT:
         from pydantic import ValidationError
 
-        from steptrail.runtime.agent.stored_types import problems_of
-
         try:
             return self._type.of(said)
         except ValidationError as error:
-            raise _NoFit(problems_of(error)) from None
+            raise _NoFit(self._type.problems_of(error)) from None
         except Exception as error:
             raise _Broken(self._type.name, error) from error
 
@@ -282,23 +293,6 @@ def _said(answer: str | ToolCallPart, spec: OutputSpec) -> JsonValue:
         raise _NoFit([problem]) from None
     except ValueError as error:
         raise _NoFit([OutputProblem(type="json_invalid", message=f"the answer is no JSON: {error}"[:300])]) from None
-
-
-async def _judged_by(validator: Validator[OutputT], value: OutputT, context: OutputContext) -> OutputT:
-    from steptrail.runtime.agent.stored_types import problems_of
-
-    try:
-        given = validator(value, context)
-        return cast("OutputT", await given if inspect.isawaitable(given) else given)
-    except asyncio.CancelledError:
-        if is_asked_to_end():
-            raise
-        cancelled = RuntimeError("the validator cancelled itself, and nobody had asked it to")
-        raise _Broken(function_name(validator), cancelled) from None
-    except ValueError as error:
-        raise _NoFit(problems_of(error)) from None
-    except Exception as error:
-        raise _Broken(function_name(validator), error) from error
 
 
 def _encoded(value: JsonValue) -> bytes:

@@ -7,17 +7,20 @@ which is all that is stored of it, is carried on from call to call.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, overload
+from typing import overload
 
 import msgspec
 from msgspec.structs import replace
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import AgentEvent, InferenceStarted
+from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
 from steptrail.domain.compact_json import compact_json
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
@@ -114,6 +117,23 @@ class Requests:
     def digest(self, request: ModelRequest) -> str:
         """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
         return self._digest.of(request)
+
+
+def recorded_requests(session: str, records: Sequence[Recorded[AgentEvent]]) -> Iterator[tuple[int, ModelRequest, str]]:
+    """Yield each request of `records`: the index of its `inference.started`, the request, and its digest.
+
+    The log holds only digests. This one is that of the request as it is built here. If it differs from the recorded
+    one, another version of the library built requests differently, or the log was changed. The deadlines of the calls
+    are not known any more.
+    """
+    requests, state, folded = Requests(), initial(session), 0
+    for index, record in enumerate(records):
+        if not isinstance(record.event, InferenceStarted):
+            continue
+        state, folded = evolve_all(state, records[folded:index]), index
+        if state.agent is not None:
+            request = requests.build(state, state.agent)
+            yield index, request, requests.digest(request)
 
 
 def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
@@ -230,17 +250,11 @@ def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
 _json: Callable[[Message], bytes] = msgspec.json.Encoder().encode
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-    def copy(self) -> "_Hash": ...
-    def hexdigest(self) -> str: ...
-
-
 class _Digest:
     """Digests of growing requests. Keeps the hash of the longest prefix it has seen."""
 
     def __init__(self) -> None:
-        self._hash: _Hash = hashlib.sha256()
+        self._hash = hashlib.sha256()
         self._last: Message | None = None
         self._known = 0
         self._newest_settings: tuple[Sequence[ToolSpec], ToolChoice, bool | None, bytes] | None = None

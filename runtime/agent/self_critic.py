@@ -26,7 +26,7 @@ from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.runtime.agent.deadline import seconds_left
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
-from steptrail.runtime.kernel.given_model import a_model
+from steptrail.runtime.kernel.given_code import a_model
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:

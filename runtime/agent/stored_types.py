@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticErrorMixin, PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from pydantic_core.core_schema import CallSchema
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
@@ -106,24 +106,24 @@ class StoredType(Generic[T]):
         except Exception as error:  # as above
             raise NotStorable(f"the {self._role}", type(value).__name__) from error
 
-
-def problems_of(error: Exception) -> tuple[OutputProblem, ...]:
-    """Return what is wrong with an answer, without the values that are. `error` may be any exception."""
-    if not isinstance(error, ValidationError):
-        return (OutputProblem(type="value_error", message=_cut(words_of(error) or type(error).__name__)),)
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return tuple(
-        OutputProblem(
-            at=_cut(".".join(map(str, each["loc"]))) or None, type=each["type"], message=_cut(kept_text(each["msg"]))
+    @staticmethod
+    def problems_of(error: Exception) -> tuple[OutputProblem, ...]:
+        """Return what is wrong with a value, without the values that are. `error` may be any exception."""
+        if not isinstance(error, ValidationError):
+            return (OutputProblem(type="value_error", message=_cut(words_of(error) or type(error).__name__)),)
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        return tuple(
+            OutputProblem(
+                at=_cut(".".join(map(str, each["loc"]))) or None,
+                type=each["type"],
+                message=_cut(kept_text(each["msg"])),
+            )
+            for each in found[:_MOST_PROBLEMS]
         )
-        for each in found[:_MOST_PROBLEMS]
-    )
 
-
-def partial_json(text: str) -> JsonValue:
-    """Return as much of a JSON value as its beginning tells. Raises `ValueError` for what is no beginning of one."""
-    found: JsonValue = from_json(text, allow_partial="trailing-strings")
-    return found
+    def why_not(self, error: Exception) -> str:
+        """Return the problems as one line."""
+        return "; ".join(map(str, self.problems_of(error)))
 
 
 def _name_of(kind: object) -> str:

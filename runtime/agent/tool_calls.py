@@ -3,8 +3,6 @@
 A tool affects the run only by its outcome: the outcome is shown to the model, and the error policy decides on errors.
 """
 
-import asyncio
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -49,11 +47,10 @@ from steptrail.runtime.agent.tool_port import (
     ToolTimedOut,
 )
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.live_updates import tell
+from steptrail.runtime.kernel.live_updates import Shown
 from steptrail.runtime.kernel.log_context import LogPlace, within
 from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
-from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 
@@ -121,7 +118,7 @@ class ToolCalls:
             resources=means.resources if reads and means.are_open else None,
             declared=self._agent.context if runs_children else None,
             state=ShownState.of(self._journal.state, means=means) if reads else None,
-            report=partial(self._report, position, call, place, asyncio.get_running_loop(), threading.get_ident()),
+            report=self._shown(position, call, place).report,
             child=self._child(call, state) if runs_children else None,
         )
         began = state.as_of
@@ -161,41 +158,20 @@ class ToolCalls:
         )
         return self._child_of(parent.under(state.parent))
 
-    def _report(
-        self,
-        position: int,
-        call: ToolExecution,
-        place: LogPlace,
-        loop: asyncio.AbstractEventLoop,
-        here: int,
-        message: str,
-        done: float | None,
-        total: float | None,
-    ) -> None:
-        """Show the progress of a call that was begun at `place` by `loop`, in the thread `here`. For any thread."""
-        if self._watching() is None:
-            return
-        update = ToolProgress(
+    def _shown(self, position: int, call: ToolExecution, place: LogPlace) -> Shown:
+        progress = partial(
+            ToolProgress,
             session_id=place.session,
             execution_id=place.execution or "",
             step=place.step or 0,
             position=position,
             tool=call.name,
             call_id=call.call.id,
-            message=message,
-            done=done,
-            total=total,
         )
-        if threading.get_ident() == here:
-            self._show(update)
-        else:
-            call_in_loop(loop, self._show, update)
+        return Shown(self._watching, progress, partial(self._is_running, position, place.step))
 
-    def _show(self, update: ToolProgress) -> None:
-        # A thread that was given up may still report progress long after its call has ended.
-        watcher = self._watching()
-        if watcher is not None and update.position in self._flight and self._journal.peek().open_step == update.step:
-            tell(watcher, update)
+    def _is_running(self, position: int, step: int | None) -> bool:
+        return position in self._flight and self._journal.peek().open_step == step
 
     def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Deaf | Exception) -> None:
         self._reach("after-tool")
@@ -263,8 +239,8 @@ class ToolCalls:
 
     def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
         recorded = self._journal.committed.agent
-        limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
-        most = min((each for each in limits if each is not None), default=None)
+        of_run = recorded.limits.max_result_characters if recorded is not None else None
+        most = min((each for each in (outcome.most_shown, of_run) if each is not None), default=None)
         return ToolExecutionCompleted(
             position=position,
             result=outcome.result,

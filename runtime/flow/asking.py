@@ -16,8 +16,7 @@ from steptrail.domain.flow.task import Task
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.agent.unfit import unfit
-from steptrail.runtime.flow.failure_class import failure_class
-from steptrail.runtime.flow.faults import faulty, never_ran
+from steptrail.runtime.flow.failure_class import failure_class, faulty, never_ran
 
 
 def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas, tool: object = None) -> FlowEvent:

@@ -37,8 +37,7 @@ from steptrail.runtime.agent.deadline import is_out_of_time
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.flow.calls.making import call_of
 from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeeded, Suspended, TimedOut, Try
-from steptrail.runtime.flow.failure_class import failure_class
-from steptrail.runtime.flow.faults import fault_info, faulty, never_ran
+from steptrail.runtime.flow.failure_class import failure_class, fault_info, faulty, never_ran
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.live import ShownTry
 from steptrail.runtime.flow.means import FlowMeans

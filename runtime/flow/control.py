@@ -31,8 +31,8 @@ from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.given import a_flag
+from steptrail.runtime.flow.kind import OnFlowCommit, run_stream
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
-from steptrail.runtime.flow.owner import OnFlowCommit, run_stream
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on

@@ -18,8 +18,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.run_log import call_failed
-from steptrail.runtime.flow.failure_class import failure_class
-from steptrail.runtime.flow.faults import faulty, never_ran
+from steptrail.runtime.flow.failure_class import failure_class, faulty, never_ran
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow

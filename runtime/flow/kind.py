@@ -1,23 +1,50 @@
-"""The runs of workflows, registered as a kind of machine."""
+"""The runs of workflows, connected to the kernel and registered as a kind of machine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
+from steptrail.domain.flow.commands import FlowCommand
+from steptrail.domain.flow.effects import FlowEffect
 from steptrail.domain.flow.events import (
+    FlowEvent,
     NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
     NodeAttemptSuspended,
 )
+from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.flow.owner import FlowStream, run_stream
+from steptrail.runtime.flow.means import WITHOUT, FlowMeans
+from steptrail.runtime.flow.performer import FlowRunner
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
+from steptrail.runtime.kernel.live_updates import OnUpdate
+
+FlowStream: TypeAlias = StreamControl[FlowState, FlowCommand, FlowEvent, FlowEffect]
+
+OnFlowCommit: TypeAlias = Callable[[Sequence[Recorded[FlowEvent]]], None]
+"""Is told of the events that this process stores in a stream of a workflow."""
+
+
+def run_stream(
+    environment: Environment,
+    flow_id: str,
+    means: FlowMeans = WITHOUT,
+    on_commit: OnFlowCommit | None = None,
+    on_update: OnUpdate | None = None,
+) -> FlowStream:
+    """Return the control of the stream of a run."""
+    alone = partial(FlowRunner, None, means)
+    return FlowStream(FLOW, environment, flow_stream(flow_id), alone=alone, on_commit=on_commit, on_update=on_update)
 
 
 def _control(environment: Environment, stream: str) -> FlowStream:

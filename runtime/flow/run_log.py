@@ -7,7 +7,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.run_log import RUNS, loggable
-from steptrail.runtime.flow.faults import fault_class
+from steptrail.runtime.flow.failure_class import fault_class
 
 
 def began(state: FlowState) -> None:

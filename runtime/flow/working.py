@@ -30,8 +30,7 @@ from steptrail.domain.policy.backoff import BackoffKind
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction, takes_context
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
-from steptrail.runtime.kernel.given_model import a_model
-from steptrail.runtime.kernel.given_tool import spec_of_tool
+from steptrail.runtime.kernel.given_code import a_model, spec_of_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

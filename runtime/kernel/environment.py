@@ -3,17 +3,34 @@
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from steptrail.domain.kernel.machine import FoldedState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
-from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.waking import Waking
+
+
+class Observer(Protocol):
+    """Is told of commits, and chooses the watcher of live updates."""
+
+    is_watching: bool
+    """Whether the observer wants to be told of commits now."""
+
+    def committed(self, stream: str, before: FoldedState, records: Sequence[Recorded[Any]]) -> None:
+        """Be told of a durable commit to a stream. `before` is the state that the commit was appended to."""
+        ...
+
+    def watcher(self, own: OnUpdate | None) -> OnUpdate | None:
+        """Return the watcher of a run, which has to call `own` as well; None when the run needs no watcher."""
+        ...
 
 
 def this_worker() -> str:
@@ -36,12 +53,3 @@ class Environment(Struct, frozen=True, kw_only=True):
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
     waking: Waking | None = None
-
-    def watcher(self, stream: str, own: OnUpdate | None, version: Callable[[], int]) -> OnUpdate | None:
-        """Return a function that tells live updates of a stream to all who watch it; None when nobody does.
-
-        `own` is the watcher that the caller of the run gave. `version` returns the version of the stream at the time
-        when an update is shown.
-        """
-        watched = own if self.observer is None else self.observer.watcher(own)
-        return self.fanout.watcher(stream, watched, version)

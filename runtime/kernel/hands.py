@@ -30,9 +30,8 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 from steptrail.runtime.kernel.room import Place, Room
-from steptrail.runtime.kernel.seldom import Seldom
 
 Work = Callable[[], Coroutine[Any, Any, object]]
 Carry = Callable[[RunSummary], Work | None]

@@ -1,9 +1,14 @@
-"""Makes new ids: a prefix and a UUID of version 7 (RFC 9562), so that ids sort by the time at which they were made."""
+"""Makes new ids, so that they sort by the time at which they were made, and ids of sessions from idempotency keys."""
 
+import hashlib
 import os
 import threading
 import time
 from collections.abc import Iterator
+from typing import cast
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.storable import storable
 
 _AT_ONCE = 256
 """For how many ids random bits are fetched at a time. Each fetch lets another thread of the process go first."""
@@ -14,7 +19,7 @@ _random_bits: Iterator[int] = iter(())
 
 
 def new_id(prefix: str) -> str:
-    """Return `<prefix>-<uuid7>`. Of two ids of one process, the later one always sorts after the other."""
+    """Return `<prefix>-<uuid7>` (RFC 9562). Of two ids of one process, the later one always sorts after the other."""
     global _last
     with _lock:
         # The stamp has 48 bits of milliseconds and 12 bits of their fraction. Two equal stamps must not occur.
@@ -42,3 +47,29 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def session_for_key(key: str) -> str:
+    """Return the id of the session that a command with this key is for, if the caller named no session.
+
+    The id is always the same for a key. Raises `ConfigurationError` for a key that is no text, and `NotStorable` for
+    one that is not valid Unicode.
+    """
+    if not isinstance(cast(object, key), str):
+        raise ConfigurationError(f"key: Expected `str`, got `{type(key).__name__}`")
+    storable(key, "key")
+    return f"key-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def unnamed_session(key: str | None) -> str:
+    """Return the id of the session for a command that names none: that of its key, or a new one without a key."""
+    return session_for_key(key) if key is not None else new_id("run")
+
+
+def session_or_unnamed(session: str | None, key: str | None) -> str:
+    """Return the id that the caller chose; for None that of `unnamed_session`.
+
+    Any other value is left to the check of ids: an empty text or a number 0 that stood for no id would begin a session
+    at each call, and so do the work again.
+    """
+    return unnamed_session(key) if session is None else session

@@ -44,27 +44,17 @@ async def fold_stream(
     at: int | None = None,
     is_sound: bool = False,
     about: int | None = None,
+    snapshots: Snapshots[S] | None = None,
 ) -> tuple[S, StreamHead]:
     """Fold a stream as of version `at`, or as it is now; return the state and the head of the stream there.
 
     A stream that does not exist has the machine's initial state. The fold begins at a snapshot if there is one, and
     holds one page of records at a time. With `is_sound`, the digests of all records are verified, and `CorruptRecord`
     is raised for changed ones. A state that leads to an effect must be folded so. Who knows about how many events there
-    are says so in `about`: of a short stream there is no snapshot to look for.
+    are says so in `about`: of a short stream there is no snapshot to look for. Who goes on with the stream keeps its
+    `snapshots`.
     """
-    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at, is_sound=is_sound, about=about)
-
-
-async def _fold(
-    machine: Machine[S, Any, E, Any],
-    store: EventStore,
-    stream: str,
-    snapshots: Snapshots[S],
-    *,
-    at: int | None = None,
-    is_sound: bool = True,
-    about: int | None = None,
-) -> tuple[S, StreamHead]:
+    snapshots = snapshots or Snapshots(machine, store, stream)
     with collector_off():
         cached = await snapshots.newest(at=at, about=about)
         state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
@@ -125,7 +115,7 @@ class Journal(Generic[S, E]):
     ) -> "Journal[S, E]":
         """Fold the stream from the store and return its journal."""
         snapshots = Snapshots(machine, environment.store, stream)
-        state, head = await _fold(machine, environment.store, stream, snapshots)
+        state, head = await fold_stream(machine, environment.store, stream, is_sound=True, snapshots=snapshots)
         actor = environment.worker
         return cls(machine, environment, stream, state, head, actor=actor, snapshots=snapshots, on_commit=on_commit)
 

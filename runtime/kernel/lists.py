@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from steptrail.domain.errors import StoreIsStandby
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import DUE_FIRST, IndexQuery
 from steptrail.domain.kernel.standing import StandingState
@@ -165,3 +166,26 @@ async def _named(store: EventStore, streams: Collection[str]) -> list[RunSummary
     ids = sorted(streams)
     parts = (ids[first : first + _NAMED_AT_ONCE] for first in range(0, len(ids), _NAMED_AT_ONCE))
     return [row for part in parts for row in await store.index(IndexQuery(streams=part))]
+
+
+async def is_abandoned(store: EventStore, stream: str, version: int) -> bool | None:
+    """Tell whether a stream is still at `version` and nobody holds its lease; None when that cannot be known."""
+    # The order of the two reads matters. An owner stores its last event before it releases the lease. So if the run
+    # ends between the two reads, the version has moved on, and the run is not taken for one that crashed. If a run
+    # begins after both, the answer was true when the lease was read.
+    is_leased = await store.is_leased(stream)
+    if is_leased is None:
+        return None
+    return not is_leased and await store.version(stream) == version
+
+
+async def newest_position(store: EventStore) -> int:
+    """Return the position of the newest record; 0 when there is none.
+
+    It says that the log has grown, and by how much. On a standby records may appear later before it, so who must not
+    miss one asks for `last_position`, which a standby refuses.
+    """
+    try:
+        return await store.last_position()
+    except StoreIsStandby as standby:
+        return standby.newest

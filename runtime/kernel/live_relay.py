@@ -9,17 +9,20 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.live import LiveUpdate, Place, Progress, ReplyKey
+from steptrail.domain.live import Place, Progress, ReplyKey
 from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_bus import Letter, LiveBus
 from steptrail.runtime.kernel.live_lines import LiveLines
 from steptrail.runtime.kernel.live_reply import ReplySoFar
 from steptrail.runtime.kernel.live_wire import CallsShown, NodesShown, TextShown, Wants, decoded, wants
+
+if TYPE_CHECKING:
+    from steptrail.runtime.kernel.live_fanout import LiveFanout
 
 _RENEW_SECONDS = 10.0
 """How often a process says what it wants."""
@@ -27,22 +30,6 @@ _ASK_AGAIN_SECONDS = 1.0
 _MOST_HEARD = 1_000
 """Places of one stream of which it is known how much of their newest reply has come here."""
 _NEVER = float("inf")
-
-
-class LiveSink(Protocol):
-    """The followers and runs of the relay's own process. It is called from any thread, and may not wait."""
-
-    def replies_of(self, stream: str) -> Sequence[ReplySoFar]:
-        """Return the replies that are being written by a run of this process."""
-        ...
-
-    def show(self, stream: str, version: int, update: LiveUpdate) -> None:
-        """Show an update of another process to the followers here."""
-        ...
-
-    def drop(self, stream: str, place: Place, key: ReplyKey) -> None:
-        """Keep the text of another process's reply no more, because the reply broke off."""
-        ...
 
 
 class _Heard(Struct):
@@ -55,9 +42,12 @@ class _Heard(Struct):
 
 
 class LiveRelay:
-    """Implements `LiveTraffic`. Its methods may be called from any thread."""
+    """Implements `LiveTraffic`. Its methods may be called from any thread.
 
-    def __init__(self, bus: LiveBus, sink: LiveSink, clock: Callable[[], float]) -> None:
+    `sink` has the followers and the runs of its own process. It is called from any thread, and may not wait.
+    """
+
+    def __init__(self, bus: LiveBus, sink: "LiveFanout", clock: Callable[[], float]) -> None:
         self.name = os.urandom(8).hex()
         self._bus, self._sink, self._clock = bus, sink, clock
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.live import LiveUpdate, OutputPartial, Progress, TextDelta, UpdatesLost
 from steptrail.domain.storable import as_unicode, is_unicode
 from steptrail.runtime.kernel.log_raised import log_first, log_raised
+from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 """A watcher: it is called with each live update, in the run's event loop. An exception of it is only logged."""
@@ -33,6 +35,33 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
         watcher(_readable(update))
     except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
         log_raised(_log, error, "a watcher failed on a live update of session %s", update.session_id)
+
+
+class Shown:
+    """Shows what one effect does, while it `is_running`, to those who watch. It belongs to the loop of its maker.
+
+    `progress` makes the update that says how far the effect has come.
+    """
+
+    def __init__(self, watching: Watching, progress: Callable[..., Progress], is_running: Callable[[], bool]) -> None:
+        self._watching, self._progress, self._is_running = watching, progress, is_running
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def report(self, message: str, done: float | None, total: float | None) -> None:
+        """Show how far the effect has come. May be called in any thread."""
+        if self._watching() is None:
+            return
+        update = self._progress(message=message, done=done, total=total)
+        if threading.get_ident() == self._thread:
+            self.show(update)
+        else:
+            call_in_loop(self._loop, self.show, update)
+
+    def show(self, update: LiveUpdate) -> None:
+        """Show an update. What was given up may still report, from its thread, long after the effect has ended."""
+        watcher = self._watching()
+        if watcher is not None and self._is_running():
+            tell(watcher, update)
 
 
 def watcher_of(on_update: OnUpdate | None) -> OnUpdate | None:

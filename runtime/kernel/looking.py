@@ -12,9 +12,9 @@ from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands
 from steptrail.runtime.kernel.left_behind import LeftBehind
+from steptrail.runtime.kernel.log_raised import Seldom
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
 from steptrail.runtime.kernel.room import Place
-from steptrail.runtime.kernel.seldom import Seldom
 
 _LOOK_AGAIN_SECONDS = 1.0
 """How often to look for what no commit tells of: an owner that died. A timer is waited for to its instant."""

@@ -43,22 +43,7 @@ class Lease(Protocol):
         ...
 
 
-class SnapshotStore(Protocol):
-    """Keeps one snapshot of each stream. Snapshots are caches: losing them costs time only."""
-
-    async def snapshot(self, stream: str) -> Snapshot | None:
-        """Return the snapshot of the stream.
-
-        None when there is no snapshot, when it is damaged, and when no commit of the stream ends at its head.
-        """
-        ...
-
-    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
-        """Store a snapshot of the stream. It replaces the one before."""
-        ...
-
-
-class EventStore(SnapshotStore, Protocol):
+class EventStore(Protocol):
     """Streams of events with optimistic concurrency. `stream` is a typed id such as `agent:triage-7`."""
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
@@ -93,6 +78,17 @@ class EventStore(SnapshotStore, Protocol):
 
     async def newest_of(self, stream: str, upto: StreamHead, types: Mapping[str, bytes]) -> Sequence[Recorded[Event]]:
         """Return what `proven` returns, of events that nothing is proven of. Raises `CorruptRecord` for one of them."""
+        ...
+
+    async def snapshot(self, stream: str) -> Snapshot | None:
+        """Return the snapshot of the stream, which is a cache: losing it costs time only.
+
+        None when there is no snapshot, when it is damaged, and when no commit of the stream ends at its head.
+        """
+        ...
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot of the stream. It replaces the one before."""
         ...
 
     async def head(self, stream: str) -> StreamHead:

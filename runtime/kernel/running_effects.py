@@ -21,8 +21,8 @@ from msgspec import Struct
 from steptrail.domain.errors import StoreError
 from steptrail.runtime.kernel.cancellation import leave_behind, wait_through
 from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.log_raised import Seldom
 from steptrail.runtime.kernel.log_reader import Watch
-from steptrail.runtime.kernel.seldom import Seldom
 
 T = TypeVar("T")
 

@@ -7,7 +7,8 @@ Nothing of it has met the outside world before, and no code of the user has run.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
@@ -17,7 +18,6 @@ from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.live import Place
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.collector import collector_seldom
-from steptrail.runtime.kernel.drive import Performer, drive
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -27,8 +27,40 @@ S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
 E = TypeVar("E", bound=Event)
 F = TypeVar("F")
+F_contra = TypeVar("F_contra", contravariant=True)
 
 _log = logging.getLogger("steptrail.runs")
+
+
+class Performer(Protocol[F_contra]):
+    """Performs the effects of a machine, and records the events that follow from them."""
+
+    def at_work(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager, entered when a segment begins and left when this process is done with it.
+
+        What opens the segment is not stored yet when it is entered. No effect is in flight when it is left, and the
+        stream is still owned.
+        """
+        ...
+
+    def is_for_somebody_else(self, effect: F_contra, /) -> bool:
+        """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
+        ...
+
+    async def perform(self, effect: F_contra, /) -> None:
+        """Perform the effect. If it reaches outside the process, the journal is flushed first."""
+        ...
+
+
+async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
+    """Perform effects until none is due, or the next cannot be performed here; return the stored state."""
+    while True:
+        state = journal.ask()
+        effects = machine.next_effects(state, state.as_of)
+        if effects and not performer.is_for_somebody_else(effects[0]):
+            await performer.perform(effects[0])
+        elif await journal.flush():
+            return journal.state
 
 
 class Segment(NamedTuple, Generic[S, E]):
@@ -47,8 +79,9 @@ class Segment(NamedTuple, Generic[S, E]):
 
     def watcher(self) -> OnUpdate | None:
         """Return what tells live updates to all who watch the stream now; None when nobody does."""
-        journal = self.journal
-        return self.environment.watcher(journal.stream, self.on_update, lambda: journal.committed.version)
+        journal, observer = self.journal, self.environment.observer
+        own = self.on_update if observer is None else observer.watcher(self.on_update)
+        return self.environment.fanout.watcher(journal.stream, own, lambda: journal.committed.version)
 
     def forget(self, place: Place | None = None) -> None:
         """Drop the live updates that are kept for followers, of one place or of all."""

@@ -24,9 +24,8 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.runtime.kernel.lists import row_of
-from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 from steptrail.runtime.kernel.room import Place
-from steptrail.runtime.kernel.seldom import Seldom
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 
 SWEEP_SECONDS = 5.0

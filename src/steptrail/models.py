@@ -9,8 +9,7 @@ from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid, ModelUnreachable
 from steptrail.infrastructure.models.local import LocalModel
-from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
+from steptrail.infrastructure.models.openai import OpenAIModel, OpenAIResponsesModel
 from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
 __all__ = [

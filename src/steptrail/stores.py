@@ -7,7 +7,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.codec import decode, encode, stored_names, unreadable
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.runtime.kernel.ports import EventStore, Lease, SnapshotStore, StoredStream
+from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 
 __all__ = [
     "KINDS",
@@ -18,7 +18,6 @@ __all__ = [
     "Lease",
     "LogPage",
     "Snapshot",
-    "SnapshotStore",
     "StoredStream",
     "StreamHead",
     "decode",

@@ -19,11 +19,11 @@ from steptrail.domain.messages import Message
 from steptrail.errors import Backoff
 from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
-from steptrail.runtime.agent.owner import session_stream
+from steptrail.runtime.agent.kind import session_stream
 from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.flow.control import brought
+from steptrail.runtime.flow.kind import run_stream
 from steptrail.runtime.flow.means import WITHOUT
-from steptrail.runtime.flow.owner import run_stream
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment

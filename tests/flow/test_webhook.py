@@ -15,7 +15,7 @@ from steptrail import Steptrail
 from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeRetryScheduled
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.flow.calls.http_port import MOST_BYTES
+from steptrail.runtime.flow.means import MOST_BYTES
 from steptrail.workflow import FailureClass, FlowResult, RetryPolicy, Workflow
 from tests.flow.kit import events_of, run_to_rest
 from tests.runner.kit import HandClock, trail_of

@@ -28,12 +28,11 @@ from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.control import StreamControl
-from steptrail.runtime.kernel.drive import Performer
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.runtime.kernel.segment import Segment
+from steptrail.runtime.kernel.segment import Performer, Segment
 from steptrail.testing.store_contract import commit_of
 
 

@@ -65,7 +65,7 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.evaluating import evaluated
-from steptrail.runtime.flow.faults import faulty
+from steptrail.runtime.flow.failure_class import faulty
 from steptrail.runtime.flow.means import WITHOUT
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.flow_drawing import ITEMS, effect_of, options, tried, worked_flows

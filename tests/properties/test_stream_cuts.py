@@ -14,8 +14,7 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.models.anthropic import AnthropicModel
-from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
+from steptrail.infrastructure.models.openai import OpenAIModel, OpenAIResponsesModel
 from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.testing.model_contract import LOOKUP, streamed
 from steptrail.testing.model_wire import SseEvent, Wire, WireCall, WireReply

@@ -9,7 +9,7 @@ from steptrail.domain.agent.events import InferenceStarted
 from steptrail.domain.inference import ModelRequest
 from steptrail.hooks import CallableHook, HookState
 from steptrail.messages import ToolCallPart
-from steptrail.runtime.agent.recorded_requests import recorded_requests
+from steptrail.runtime.agent.request import recorded_requests
 from steptrail.testing import Reply, ScriptedModel, call
 from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
 

@@ -14,7 +14,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import ConfigurationError, MissingExtra, StoreFull, StoreUnavailable
-from steptrail.infrastructure.fleet import packages
+from steptrail.infrastructure.extras import from_fleet
 from steptrail.runtime.kernel import hands, woken
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, Wake, WorkerReport
 from steptrail.testing import ManualClock, ScriptedModel, call
@@ -276,10 +276,10 @@ async def test_without_its_packages_an_engine_names_the_extra(url: str, monkeypa
         raise ModuleNotFoundError(module)
 
     monkeypatch.setattr("importlib.import_module", missing)
-    packages.from_fleet.cache_clear()
+    from_fleet.cache_clear()
     with pytest.raises(MissingExtra, match="fleet"):
         Steptrail.open(url, engine="procrastinate+postgresql://localhost/x")
-    packages.from_fleet.cache_clear()
+    from_fleet.cache_clear()
 
 
 async def test_a_worker_that_is_cancelled_while_it_cuts_off_ends_with_the_engine_too(url: str) -> None:

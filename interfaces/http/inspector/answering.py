@@ -22,9 +22,8 @@ from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.runtime.kernel.lists import listed_runs
+from steptrail.runtime.kernel.lists import listed_runs, newest_position
 from steptrail.runtime.kernel.log_raised import log_raised
-from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from jinja2 import Environment

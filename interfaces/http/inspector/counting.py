@@ -12,7 +12,7 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.runs_view.view import RunsView
-from steptrail.runtime.kernel.newest_position import newest_position
+from steptrail.runtime.kernel.lists import newest_position
 
 T = TypeVar("T")
 PATIENCE_SECONDS: Final = 0.5

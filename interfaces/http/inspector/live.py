@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from steptrail.domain.errors import StoreError, StoreIsStandby
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_reader import watch_log
-from steptrail.runtime.kernel.newest_position import newest_position
 from steptrail.runtime.kernel.ports import EventStore
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from steptrail.interfaces.http.inspector.answering import Answering, NotThere
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
+from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import log_raised
-from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from starlette.requests import Request

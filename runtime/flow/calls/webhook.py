@@ -23,8 +23,8 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
+from steptrail.runtime.flow.means import HttpAnswer, HttpClient
 
 _PATIENCE_SECONDS = 1.0
 """How long a request that was cancelled may take to end."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptrail.errors import ConfigurationError
-from steptrail.infrastructure.mcp import lines
+from steptrail.infrastructure.mcp import dialling
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.tools.mcp import McpServer
@@ -118,7 +118,7 @@ async def test_a_server_whose_answer_does_not_end_cannot_be_reached(way: str, sa
 async def test_a_server_that_writes_a_line_without_end_cannot_be_reached(
     script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", SMALL)
+    monkeypatch.setattr(dialling, "MOST_BYTES", SMALL)
     said = "'odd' cannot be reached: it wrote a line of more than 100,000 bytes"
     with pytest.raises(McpServerUnavailable, match=said):
         async with McpServer.stdio(sys.executable, [script, "endless"], name="odd"):
@@ -128,7 +128,7 @@ async def test_a_server_that_writes_a_line_without_end_cannot_be_reached(
 async def test_a_server_that_answers_without_end_has_ended_during_the_call(
     script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", SMALL)
+    monkeypatch.setattr(dialling, "MOST_BYTES", SMALL)
     async with McpServer.stdio(sys.executable, [script, "endless answer"], name="odd") as server:
         outcome = await call(server, "a", {})
         assert not server.is_connected
@@ -139,6 +139,6 @@ async def test_a_server_that_answers_without_end_has_ended_during_the_call(
 async def test_a_long_line_that_comes_in_pieces_is_read_as_it_was_written(
     script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", 2 * SMALL)
+    monkeypatch.setattr(dialling, "MOST_BYTES", 2 * SMALL)
     async with McpServer.stdio(sys.executable, [script, "long"], name="odd") as server:
         assert by_name(server)["a"].spec.description == 30_000 * "\u00e9"

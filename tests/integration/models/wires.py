@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.anthropic import AnthropicModel
-from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
+from steptrail.infrastructure.models.openai import OpenAIModel, OpenAIResponsesModel
 from steptrail.testing.model_server import ModelServer
 
 Driver = OpenAIModel | OpenAIResponsesModel | AnthropicModel

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from steptrail.runtime.kernel.seldom import Seldom
+from steptrail.runtime.kernel.log_raised import Seldom
 
 
 def test_the_same_warning_is_told_more_and_more_seldom(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import REDACTED, redact, redact_flow
 from steptrail.projections import project_decisions
-from steptrail.runtime.agent.recorded_requests import recorded_requests
+from steptrail.runtime.agent.request import recorded_requests
 from steptrail.testing import ScriptedModel, normalise, replay
 from steptrail.workflow import Artifact, Workflow
 from tests.golden.record import STORIES
