@@ -63,7 +63,7 @@ class Archived:
     @classmethod
     def load(cls, path: Path | str) -> "Archived":
         """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
-        file = _File.of(Path(path))
+        file = ArchiveFile.of(Path(path))
         return cls(file.stream, file.digest, tuple(file.commits()))
 
     async def restore(self, store: EventStore) -> None:
@@ -86,7 +86,7 @@ class Archived:
 
 
 @dataclass(frozen=True)
-class _File:
+class ArchiveFile:
     """The header of a file, and the lines behind it, which can be read once."""
 
     source: Path
@@ -96,7 +96,7 @@ class _File:
     lines: Iterator[bytes]
 
     @classmethod
-    def of(cls, source: Path) -> "_File":
+    def of(cls, source: Path) -> "ArchiveFile":
         """Read a header."""
         about, lines = lines_of(source, if_empty="it is no archived session")
         _check(source, about)
@@ -106,7 +106,7 @@ class _File:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
 
     @classmethod
-    def proved(cls, source: Path) -> "_File":
+    def proved(cls, source: Path) -> "ArchiveFile":
         """Read a file to its end and prove it. Its events, which may not have room in memory, are not kept."""
         file = cls.of(source)
         for _ in file.commits():
@@ -219,7 +219,7 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         await _write_and_prove(store, beside, stream, header)
         if not _is_named(beside, path):
             # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
-            there = await asyncio.to_thread(_File.proved, path)
+            there = await asyncio.to_thread(ArchiveFile.proved, path)
             if there.stream != stream or there.digest != await store.digest(stream, there.events):
                 raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
             beside.replace(path)
@@ -239,7 +239,7 @@ async def _write_and_prove(store: EventStore, beside: Path, stream: str, header:
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
     # What is erased next is nowhere else: it is read from the file first, and proved.
-    await asyncio.to_thread(_File.proved, beside)
+    await asyncio.to_thread(ArchiveFile.proved, beside)
 
 
 def _is_named(beside: Path, path: Path) -> bool:
