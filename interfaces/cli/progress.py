@@ -145,6 +145,9 @@ class Progress:
 class FlowProgress:
     """Listens to the commits of a run of a workflow, and tells what a person would want to know of each."""
 
+    on_update = None
+    """Nobody watches what nodes write."""
+
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
 
