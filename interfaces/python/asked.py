@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.ids import SessionId, checked_session_id
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
-from steptrail.interfaces.python.flow_or_agent import refuse_of_a_flow
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.given import a_context, a_history, a_message
 from steptrail.runtime.kernel.key_session import session_or_unnamed
@@ -42,7 +42,9 @@ class Asked(NamedTuple):
     def of_agent(self, agent: AnyAgent, worker: str | None) -> Start:
         """Return the command to an agent. Raises `ConfigurationError` for what does not fit or is for workflows."""
         said = a_message(self.input)
-        refuse_of_a_flow(options=self.options, vars=self.vars, messages=self.messages, artifacts=self.artifacts)
+        for name in ("options", "vars", "messages", "artifacts"):
+            if getattr(self, name):
+                raise ConfigurationError(f"an agent is run without `{name}`: that is for workflows")
         return Start(
             input=said,
             agent=agent.snapshot,

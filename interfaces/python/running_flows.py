@@ -1,5 +1,6 @@
 """Runs and starts workflows for a trail. Imported when the first workflow is run."""
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.commands import StartFlow
 from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
@@ -7,7 +8,6 @@ from steptrail.domain.kernel.given import a_kind_of, a_row
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.asked import Asked
 from steptrail.interfaces.python.flow import Flow
-from steptrail.interfaces.python.flow_or_agent import refuse_of_an_agent
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
 from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
@@ -41,7 +41,8 @@ async def start_flow(
 
 
 def _flow_id(asked: Asked) -> str:
-    refuse_of_an_agent(history=asked.history)
+    if asked.history:
+        raise ConfigurationError("a workflow is run without `history`: that is for agents")
     return checked_flow_id(session_or_unnamed(asked.session, asked.key))
 
 
