@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -115,16 +116,16 @@ class ArchiveFile:
 
     def commits(self) -> Iterator[Commit]:
         """Yield the commits. Raises `NotARecording` in the end, where they are not what the header says."""
-        chain = _Chain(self.stream)
-        for number, line in enumerate(self.lines, start=2):
-            yield from chain.add(record_of(self.source, number, self.stream, line))
-        yield from chain.end()
-        if not chain.head.version:
+        end = EMPTY_STREAM
+        records = (record_of(self.source, number, self.stream, line) for number, line in enumerate(self.lines, start=2))
+        for _, of_commit in groupby(records, key=lambda record: record.head):
+            commit, end = _chained(self.stream, end, list(of_commit))
+            yield commit
+        if not end.version:
             raise NotARecording(f"{self.source} holds no events")
-        if chain.head.version != self.events:
-            found = chain.head.version
-            raise NotARecording(f"{self.source} holds {found} events and says that there are {self.events}")
-        if chain.head.digest != self.digest:
+        if end.version != self.events:
+            raise NotARecording(f"{self.source} holds {end.version} events and says that there are {self.events}")
+        if end.digest != self.digest:
             raise NotARecording(f"{self.source} is not what was archived: its events do not come to its digest")
 
 
@@ -282,31 +283,10 @@ def _check(source: Path, about: Mapping[str, Any]) -> None:
         )
 
 
-class _Chain:
-    """Makes commits of records, and the digest that they come to."""
-
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._open: list[Recorded[Event]] = []
-        self.head: StreamHead = EMPTY_STREAM
-
-    def add(self, record: Recorded[Event]) -> Sequence[Commit]:
-        """Add a record, and return the commit before it, if it begins a new one."""
-        is_new = bool(self._open) and record.head != self._open[0].head
-        ended = self.end() if is_new else ()
-        self._open.append(record)
-        return ended
-
-    def end(self) -> Sequence[Commit]:
-        """Return the last commit, if there is one."""
-        if not self._open:
-            return ()
-        records, self._open = self._open, []
-        head = records[0].head or CommitHead(commit_id="", actor="")
-        commit = Commit(head, tuple((record.at, record.event) for record in records))
-        rows = zip(records, detach_all(encode_commit(commit))[0], strict=True)
-        digest = commit_digest(
-            self.head.digest, self._stream, head, [(record.version, *parts) for record, parts in rows]
-        )
-        self.head = StreamHead(self.head.version + len(records), digest)
-        return (commit,)
+def _chained(stream: str, after: StreamHead, records: Sequence[Recorded[Event]]) -> tuple[Commit, StreamHead]:
+    """Return the commit of these records, and the end of the stream with it, whose digest all commits come to."""
+    head = records[0].head or CommitHead(commit_id="", actor="")
+    commit = Commit(head, tuple((record.at, record.event) for record in records))
+    rows = zip(records, detach_all(encode_commit(commit))[0], strict=True)
+    digest = commit_digest(after.digest, stream, head, [(record.version, *parts) for record, parts in rows])
+    return commit, StreamHead(after.version + len(records), digest)
