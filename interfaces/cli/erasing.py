@@ -55,7 +55,8 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
             raise Refusal("--finish is about what was erased before: leave out the ID")
         if arguments.dry_run:
             raise Refusal("--finish removes what remains, and --dry-run does nothing: give one of them")
-        return _finish(arguments, output)
+        remains = in_store(arguments, lambda trail: trail.finish_erasing(), read_only=False)
+        return _tell(ErasureReport(remains=remains), output, is_finished=True)
     if arguments.id is None or arguments.by is None or arguments.reason is None:
         raise Refusal("erase needs the ID of a session, --by and --reason (see `steptrail erase --help`)")
     report = in_store(
@@ -70,11 +71,6 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
         read_only=arguments.dry_run,
     )
     return _tell(report, output)
-
-
-def _finish(arguments: argparse.Namespace, output: Output) -> int:
-    remains = in_store(arguments, lambda trail: trail.finish_erasing(), read_only=False)
-    return _tell(ErasureReport(remains=remains), output, is_finished=True)
 
 
 def _retain(arguments: argparse.Namespace, output: Output) -> int:
