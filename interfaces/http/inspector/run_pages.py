@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
@@ -16,7 +17,7 @@ from steptrail.interfaces.http.inspector.comparing import Side, compare
 from steptrail.interfaces.http.inspector.counted import alike
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
-from steptrail.interfaces.http.inspector.lists import forks_of, runs_below
+from steptrail.interfaces.http.inspector.lists import page_of_runs, runs_below
 from steptrail.interfaces.http.inspector.minimap import minimap
 from steptrail.interfaces.http.inspector.place import place_of
 from steptrail.interfaces.http.inspector.run import RunView, explanation_of, read_run
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+_FORKS = 20
 _PART = 200_000
 """Characters of a large body on one page."""
 
@@ -54,7 +56,7 @@ class RunPages(Answering):
         below, is_cut = await runs_below(self.trail, access, row.stream)
         bill = await tree_bill(self.trail, self.counting, access, row, below, is_cut=is_cut)
         version, is_unsound = await self.trail.store.version(row.stream), self.explainers.is_unsound(row.stream)
-        forks = await forks_of(self.trail, access, row.stream)
+        forks = await page_of_runs(self.trail, access, IndexQuery(forked_from=[row.stream]), limit=_FORKS)
         tag = self.tag(request, version, is_unsound, row, below, bill, [each.stream for each in forks.rows])
         try:
             given = (self.trail, access, row, self.masking)
