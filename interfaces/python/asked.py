@@ -1,4 +1,4 @@
-"""What a trail is asked to run: all that `Steptrail.run` and `Steptrail.start` are given besides who is to answer."""
+"""The arguments with which a trail is asked to run something, but who is to answer and who is told of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
