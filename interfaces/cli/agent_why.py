@@ -128,9 +128,5 @@ def _print_rest(output: Output, explained: AgentExplanation) -> None:
         output.line(f"waits for   {one_line(explained.waits_for)}")
     for text in wait_texts(explained.waits, explained.state.as_of):
         output.line(f"waits       {one_line(text)}")
-    _print_events(output, explained)
-
-
-def _print_events(output: Output, explained: AgentExplanation) -> None:
     versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
     output.line(f"events      {versions}")

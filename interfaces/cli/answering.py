@@ -1,17 +1,14 @@
 """`answer` and `step`: what people say to a run of a workflow, from any process, without the workflow."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import Any
 
 from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, who
-from steptrail.interfaces.cli.steering import AnyResult, Steered, carried_out
+from steptrail.interfaces.cli.steering import carried_out
 from steptrail.interfaces.python.session import Session
-
-if TYPE_CHECKING:
-    from steptrail.interfaces.python.flow import Flow
 
 
 def register(commands: Commands) -> None:
@@ -50,7 +47,7 @@ def _answer(arguments: argparse.Namespace, output: Output) -> int:
         raise Refusal("nothing is answered: say --approve, --reject, --choice OPTION, --data JSON or --notes TEXT")
     data = None if arguments.data is None else json_value("--data", arguments.data)
 
-    async def carry(handle: Steered) -> AnyResult:
+    async def carry(handle: Any) -> Any:
         return await _flow(handle).answer(
             arguments.what,
             by=arguments.by,
@@ -68,7 +65,7 @@ def _answer(arguments: argparse.Namespace, output: Output) -> int:
 def _step(arguments: argparse.Namespace, output: Output) -> int:
     sets = {} if arguments.set is None else json_object("--set", arguments.set, "variables have names")
 
-    async def carry(handle: Steered) -> AnyResult:
+    async def carry(handle: Any) -> Any:
         return await _flow(handle).step(
             arguments.node,
             arguments.action,
@@ -83,7 +80,7 @@ def _step(arguments: argparse.Namespace, output: Output) -> int:
     return carried_out(arguments, output, carry)
 
 
-def _flow(handle: Steered) -> "Flow":
+def _flow(handle: Any) -> Any:
     if isinstance(handle, Session):
         name = stream_name(handle.stream_id)
         raise Refusal(f"{name} is the session of an agent: `approve`, `deny`, `settle` and `send` answer it")

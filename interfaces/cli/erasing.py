@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-from dataclasses import dataclass
 
 from steptrail.domain.errors import stream_name
 from steptrail.domain.json_value import JsonValue
@@ -12,7 +11,7 @@ from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, a_path, age, amount, prefix, store_of, who
-from steptrail.interfaces.python.archive import Archived, unarchived
+from steptrail.interfaces.python.archive import Archived, ArchiveFile, unarchived
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
@@ -56,7 +55,8 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
             raise Refusal("--finish is about what was erased before: leave out the ID")
         if arguments.dry_run:
             raise Refusal("--finish removes what remains, and --dry-run does nothing: give one of them")
-        return _finish(arguments, output)
+        remains = in_store(arguments, lambda trail: trail.finish_erasing(), read_only=False)
+        return _tell(ErasureReport(remains=remains), output, is_finished=True)
     if arguments.id is None or arguments.by is None or arguments.reason is None:
         raise Refusal("erase needs the ID of a session, --by and --reason (see `steptrail erase --help`)")
     report = in_store(
@@ -71,11 +71,6 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
         read_only=arguments.dry_run,
     )
     return _tell(report, output)
-
-
-def _finish(arguments: argparse.Namespace, output: Output) -> int:
-    remains = in_store(arguments, lambda trail: trail.finish_erasing(), read_only=False)
-    return _tell(ErasureReport(remains=remains), output, is_finished=True)
 
 
 def _retain(arguments: argparse.Namespace, output: Output) -> int:
@@ -109,7 +104,7 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
 
 def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
     # Each file is proved before the first is stored, and held only while that lasts: an archive may not fit in memory.
-    proved = [_Proved.of(Archived.load(path)) for path in arguments.files]
+    proved = [ArchiveFile.proved(path) for path in arguments.files]
 
     async def checked(trail: Steptrail) -> list[str]:
         return [await _proof(trail, each) for each in proved]
@@ -122,35 +117,22 @@ def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
     found = in_store(arguments, checked) if arguments.check else asyncio.run(stored())
     if output.as_json:
         listed: list[JsonValue] = [
-            {"id": each.name, "events": each.events, "digest": each.digest, "is": what}
+            {"id": stream_name(each.stream), "events": each.events, "digest": each.digest.hex(), "is": what}
             for each, what in zip(proved, found, strict=True)
         ]
         output.data(listed)
     else:
-        rows = [[what, each.name, str(each.events)] for each, what in zip(proved, found, strict=True)]
+        rows = [[what, stream_name(each.stream), str(each.events)] for each, what in zip(proved, found, strict=True)]
         output.table(["", "ID", "EVENTS"], rows)
     return Exit.FAILED if "another" in found else Exit.OK
 
 
-@dataclass(frozen=True)
-class _Proved:
-    """An archived session whose file was proved, as the command tells of it."""
-
-    name: str
-    events: int
-    digest: str
-
-    @classmethod
-    def of(cls, archived: Archived) -> "_Proved":
-        return cls(stream_name(archived.stream), archived.events, archived.digest.hex())
-
-
-async def _proof(trail: Steptrail, proved: _Proved) -> str:
+async def _proof(trail: Steptrail, proved: ArchiveFile) -> str:
     """Return what the store that is asked says of an archived session that holds what its own digest says."""
-    erasure = await trail.erasure(proved.name)
+    erasure = await trail.erasure(stream_name(proved.stream))
     if erasure is None:
         return "whole"
-    return "as erased" if erasure.digest == proved.digest else "another"
+    return "as erased" if erasure.digest == proved.digest.hex() else "another"
 
 
 def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -> int:

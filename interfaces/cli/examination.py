@@ -18,11 +18,11 @@ from steptrail.domain.kernel.by_prefix import prefix_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.machine import FoldedState
-from steptrail.domain.kernel.record import Snapshot
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.index import as_listed
-from steptrail.interfaces.cli.findings import Examination, ExaminedStore
+from steptrail.interfaces.cli.findings import Examination
 from steptrail.interfaces.cli.refolding import Refolding
 from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import KINDS, Kind
@@ -31,7 +31,7 @@ from steptrail.runtime.kernel.lists import is_abandoned
 _PAGE, _PAGE_OF_DAMAGE = 1_000, 20
 
 
-async def examine(store: ExaminedStore) -> Examination:
+async def examine(store: RecorderEventStore) -> Examination:
     """Look at every stream, and at what lies beside them. Raises `StoreUnavailable` where nobody can look."""
     seen = Examination()
     streams = await store.all_streams()
@@ -63,14 +63,19 @@ async def examine(store: ExaminedStore) -> Examination:
 
 
 async def _examine_stream(
-    store: ExaminedStore, stream: str, kind: Kind | None, seen: Examination
+    store: RecorderEventStore, stream: str, kind: Kind | None, seen: Examination
 ) -> FoldedState | None:
     """Return the state of a stream; None when it cannot be read or folded, or is of no kind that is known here."""
     if (fault := await store.verify(stream)) is not None:
         seen.add("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version)
     refolding = None
     if kind is not None:
-        refolding = Refolding(kind.machine, stream, await _snapshot(store, stream, seen), seen)
+
+        def unused(why: str) -> None:
+            seen.add("snapshots", stream, f"the snapshot is not used: {why}: delete it")
+
+        snapshot = await store.snapshot(stream, on_damage=unused)
+        refolding = Refolding(kind.machine, stream, snapshot, seen)
     after, newest = 0, await store.version(stream)
     seen.events += newest
     if not newest:
@@ -104,7 +109,7 @@ async def _examine_stream(
 
 
 async def _examine_past(
-    store: ExaminedStore, stream: str, kind: Kind, first: Event, refolding: Refolding, seen: Examination
+    store: RecorderEventStore, stream: str, kind: Kind, first: Event, refolding: Refolding, seen: Examination
 ) -> None:
     """Fold the past that a fork goes on from, if it is still the one that it was forked from."""
     past = kind.machine.forked_from(first)
@@ -113,7 +118,7 @@ async def _examine_past(
     digest = await store.digest(past.stream, past.version) if await store.version(past.stream) >= past.version else b""
     if digest and digest.hex() == past.digest:
         async for records, _ in pages(kind.machine, store, past.stream, at=past.version):
-            refolding.has_past(records)
+            refolding.fold(records)
         return
     if await store.erasure(stream) is not None:
         return  # with its past, since it was looked at
@@ -134,14 +139,9 @@ def _add_unreadable(error: CorruptRecord, seen: Examination) -> None:
         seen.add("records", error.stream, error.why, position=error.version, type_name=error.type_name)
 
 
-async def _snapshot(store: ExaminedStore, stream: str, seen: Examination) -> Snapshot | None:
-    def add(why: str) -> None:
-        seen.add("snapshots", stream, f"the snapshot is not used: {why}: delete it")
-
-    return await store.snapshot(stream, on_damage=add)
-
-
-async def _examine_open(store: ExaminedStore, stream: str, kind: Kind, state: FoldedState, seen: Examination) -> None:
+async def _examine_open(
+    store: RecorderEventStore, stream: str, kind: Kind, state: FoldedState, seen: Examination
+) -> None:
     # What is paused, or waits for a person, has nothing in flight and needs no process.
     doubts = kind.in_flight(state)
     if not doubts or not await is_abandoned(store, stream, state.version):
@@ -152,7 +152,7 @@ async def _examine_open(store: ExaminedStore, stream: str, kind: Kind, state: Fo
 
 
 async def _examine_row(
-    store: ExaminedStore, stream: str, row: RunSummary, listed: Sequence[RunSummary], seen: Examination
+    store: RecorderEventStore, stream: str, row: RunSummary, listed: Sequence[RunSummary], seen: Examination
 ) -> None:
     """Compare the row of a stream in the index, as it was before the stream was read, with what the events say."""
     is_right = listed[0].stands_like(as_listed(row)) if listed else row.standing is StandingState.ABSENT
@@ -165,7 +165,9 @@ async def _examine_row(
     seen.add("index", stream, what, position=row.version)
 
 
-async def _examine_leases(store: ExaminedStore, streams: set[str], open_streams: set[str], seen: Examination) -> None:
+async def _examine_leases(
+    store: RecorderEventStore, streams: set[str], open_streams: set[str], seen: Examination
+) -> None:
     leases = await store.leases()
     if leases is None:
         seen.add("leases", "", "the leases beside the store cannot be read", is_damage=False)
@@ -185,7 +187,7 @@ async def _examine_leases(store: ExaminedStore, streams: set[str], open_streams:
         seen.add("leases", stream, what, is_damage=False)
 
 
-async def _examine_orphans(store: ExaminedStore, streams: set[str], seen: Examination) -> None:
+async def _examine_orphans(store: RecorderEventStore, streams: set[str], seen: Examination) -> None:
     for stream, version in await store.strays():
         seen.add("digest chain", stream, f"event {version} belongs to no commit", position=version)
     for stream in await store.streams_with_snapshots():

@@ -14,9 +14,8 @@ from steptrail.interfaces.cli.exporting_spans import add_span_options, spans_exp
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, a_path, prefix
 from steptrail.interfaces.cli.written_test import module_name, written_test
-from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.loading import load_agent
-from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.recording import FlowRecording, Recording
 from steptrail.interfaces.python.redaction import redact, redact_flow
 from steptrail.interfaces.python.trail import Steptrail
 

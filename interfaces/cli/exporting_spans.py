@@ -5,7 +5,7 @@ import asyncio
 from functools import partial
 from typing import get_args
 
-from steptrail.domain.errors import CorruptRecord, NotExported, stream_name
+from steptrail.domain.errors import NotExported, stream_name
 from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
@@ -104,19 +104,16 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
                 note(error)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
-    def damaged(error: CorruptRecord) -> None:
-        note(error)
-
     async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.follow) as trail:
         masking = Masking(arguments.redact) if arguments.content else None
         parts, per = not arguments.no_steps, arguments.trace_per
         folds = SpanFolds(trail.store, parts=parts, trace_per=per, masking=masking)
         exported = partial(export_spans, folds=folds, send=send, share=arguments.sample, at_once=32 if masking else 512)
         if arguments.follow:
-            async with trail.follower(arguments.place, on_corrupt=damaged) as follower:
+            async with trail.follower(arguments.place, on_corrupt=note) as follower:
                 return await exported(follower.entries, keep=follower.keep)
         if arguments.id is None:
-            async with trail.subscribe(follow=False, on_corrupt=damaged) as entries:
+            async with trail.subscribe(follow=False, on_corrupt=note) as entries:
                 return await exported(entries)
         told = 0
         tree = await trail.tree(stream_name((await trail.find_any(arguments.id)).stream_id))

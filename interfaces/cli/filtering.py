@@ -105,17 +105,12 @@ async def _filter(trail: Steptrail, arguments: argparse.Namespace) -> RunFilter:
     )
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise Refusal(f"{option} {text!r} is not NAME=VALUE")
-    return name, value
-
-
 def _pairs(given: Collection[str] | None, option: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for each in given or ():
-        name, value = _pair(each, option)
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise Refusal(f"{option} {each!r} is not NAME=VALUE")
         if pairs.setdefault(name, value) != value:
             raise Refusal(f"{option} {name!r} cannot be both {pairs[name]!r} and {value!r}")
     return pairs

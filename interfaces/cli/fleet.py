@@ -54,7 +54,7 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
             each.worker,
             f"{lasting(seconds_between(each.seen_at, now))} ago",
             f"{len(each.running)} of {each.concurrency}",
-            _named(each.running),
+            few([stream_name(stream) for stream in each.running], _MOST_NAMED),
             str(len(each.left)),
             f"{each.wakes}, {each.without_effect} for nothing",
         ]
@@ -62,10 +62,6 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
     ]
     output.table(["WORKER", "SEEN", "BUSY", "SESSIONS", "LEFT", "WAKES"], workers)
     return Exit.OK
-
-
-def _named(streams: tuple[str, ...]) -> str:
-    return few([stream_name(stream) for stream in streams], _MOST_NAMED)
 
 
 def _topic_data(name: str, topic: TopicStatus) -> dict[str, JsonValue]:

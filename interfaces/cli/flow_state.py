@@ -76,7 +76,8 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
     ]
     _table(output, "executions", ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY", "ERRORS"], ended)
     _table(output, f"nodes of {state.execution_id}", ["NODE", "KIND", "VISITS", "OPEN"], _nodes(state))
-    values = [[name, one_line(json.dumps(value, ensure_ascii=False), _CUT)] for name, value in _vars(state)]
+    given = state.envelope.vars.items()
+    values = [[name, one_line(json.dumps(value, ensure_ascii=False), _CUT)] for name, value in given]
     _table(output, "variables", ["NAME", "VALUE"], values)
     if (failed := _last_error(state)) is not None:
         output.line()
@@ -109,10 +110,6 @@ def _nodes(state: FlowState) -> list[list[str]]:
 
 def _kind(node: Any) -> str:
     return str(node.__struct_config__.tag)
-
-
-def _vars(state: FlowState) -> Sequence[tuple[str, JsonValue]]:
-    return list(state.envelope.vars.items())
 
 
 def _executions(records: Sequence[Recorded[Any]]) -> Iterator[tuple[str, ExecutionFinished | None]]:

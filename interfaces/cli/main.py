@@ -57,11 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 @cache
 def _commands() -> Commands:
     commands = Commands()
-    lists, rest = (
-        (listing, due, fleet, inbox, reading),
-        (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
-    )
-    for group in (running, working, steering, answering, *lists, *rest):
+    acting, lists = (running, working, steering, answering), (listing, due, fleet, inbox, reading)
+    for group in (*acting, *lists, why, tail, export, flow_command, erasing, doctor, views, stats, inspecting):
         group.register(commands)
     return commands
 

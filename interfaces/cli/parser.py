@@ -266,6 +266,22 @@ def use_option(parser: Parser) -> None:
     )
 
 
+def agent_options(parser: Parser) -> None:
+    """Add AGENT, and what brings the code of one in YAML or JSON."""
+    parser.add_argument("agent", metavar="AGENT", help=FORMS)
+    use_option(parser)
+
+
+def asking_options(parser: Parser) -> None:
+    """Add AGENT, what it is asked, and in which session."""
+    agent_options(parser)
+    parser.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
+    parser.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
+    parser.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
+    by_option(parser)
+    context_option(parser)
+
+
 def projection_option(parser: Parser) -> None:
     """Add the option that names the projections of a service."""
     parser.add_argument(

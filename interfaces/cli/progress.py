@@ -69,13 +69,16 @@ class Progress:
         match event:
             case stored.StepStarted(number=number):
                 return (f"step {number}",)
-            case (
-                stored.InferenceStarted()
-                | stored.InferenceCompleted()
-                | stored.InferenceFailed()
-                | stored.InferenceInterrupted()
-            ):
-                return self._inference(event)
+            case stored.InferenceStarted(model=model, attempt=attempt):
+                return (f"  model {model} called{f', attempt {attempt}' if attempt > 1 else ''}",)
+            case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
+                self._calls = {i: call.name for i, call in enumerate(reply.tool_calls)}
+                wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
+                return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
+            case stored.InferenceFailed(error=error, duration_seconds=seconds):
+                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
+            case stored.InferenceInterrupted():
+                return (f"  model call interrupted: {why_cut(event)}",)
             case stored.EvaluationsRecorded(votes=votes):
                 self._votes += votes
                 return ()
@@ -93,24 +96,6 @@ class Progress:
                 return (f"paused by {by}{f': {reason}' if reason else ''}",)
             case stored.ExecutionFinished(status=status, stop_reason=reason, answered=answered):
                 return (f"finished: {status.value} ({how_it_stopped(reason, answered=answered)})",)
-            case _:
-                return self._call(event)
-
-    def _inference(self, event: stored.InferenceEvent) -> Sequence[str]:
-        match event:
-            case stored.InferenceStarted(model=model, attempt=attempt):
-                return (f"  model {model} called{f', attempt {attempt}' if attempt > 1 else ''}",)
-            case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
-                self._calls = {i: call.name for i, call in enumerate(reply.tool_calls)}
-                wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
-                return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
-            case stored.InferenceFailed(error=error, duration_seconds=seconds):
-                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
-            case stored.InferenceInterrupted():
-                return (f"  model call interrupted: {why_cut(event)}",)
-
-    def _call(self, event: stored.AgentEvent) -> Sequence[str]:
-        match event:
             case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
                 self._calls[position] = tool
                 return (f"  {tool} started{f', attempt {attempt}' if attempt > 1 else ''}",)
@@ -159,6 +144,9 @@ class Progress:
 
 class FlowProgress:
     """Listens to the commits of a run of a workflow, and tells what a person would want to know of each."""
+
+    on_update = None
+    """Nobody watches what nodes write."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell

@@ -24,22 +24,19 @@ class Refolding:
         """Fold no further: a record is missing or cannot be read."""
         self.state = None
 
-    def has_past(self, records: Sequence[Recorded[Event]]) -> None:
-        """Fold records of the past that the stream goes on from."""
-        self._fold(records)
-
     def go_on(self, records: Sequence[Recorded[Event]]) -> None:
         """Fold the next records, and look at the snapshot where it stands."""
         snapshot = self._snapshot
         if snapshot is not None:
             upto = [record for record in records if record.version <= snapshot.head.version]
-            self._fold(upto)
+            self.fold(upto)
             if upto and upto[-1].version == snapshot.head.version and self.state is not None:
                 self._compare(snapshot, self.state)
             records = records[len(upto) :]
-        self._fold(records)
+        self.fold(records)
 
-    def _fold(self, records: Sequence[Recorded[Event]]) -> None:
+    def fold(self, records: Sequence[Recorded[Event]]) -> None:
+        """Fold the next records, or those of the past that the stream goes on from, which come first."""
         at: Recorded[Event] | None = None
 
         def watched() -> Iterator[Recorded[Event]]:

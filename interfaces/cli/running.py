@@ -7,9 +7,9 @@ import argparse
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from msgspec import structs
 
@@ -26,9 +26,10 @@ from steptrail.interfaces.cli.going_on import WayOn, given_again
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
-    FORMS,
     Commands,
     Parser,
+    agent_options,
+    asking_options,
     by_option,
     context_option,
     count,
@@ -38,20 +39,18 @@ from steptrail.interfaces.cli.parser import (
     prefix,
     seconds,
     store_of,
-    use_option,
 )
 from steptrail.interfaces.cli.progress import FlowProgress, Progress
 from steptrail.interfaces.python.flow_files import BroughtCode
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.ids import unnamed_session
 
 if TYPE_CHECKING:
     from steptrail.domain.flow.state import FlowState
     from steptrail.runtime.flow.result import FlowResult
-    from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 _EXITS = (
     "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
@@ -66,29 +65,17 @@ _READERS: Mapping[LimitUnit, tuple[Callable[[str], object], str]] = {
 """How the number of a limit is read, and what stands for it in the help."""
 
 
-class Work(NamedTuple):
-    """Runs the agent in the session of that id, or the workflow in the stream of that id.
-
-    `check` raises `Refusal` for what a workflow cannot be given, before anything is stored.
-    """
-
-    of_agent: Callable[[AnyAgent, Steptrail, str, Progress], Awaitable[RunResult[Any]]]
-    of_flow: "Callable[[BuiltWorkflow, Steptrail, str, FlowProgress], Awaitable[FlowResult]]"
-    check: Callable[[], object]
+Run: TypeAlias = Callable[[Any, Any, Any, Any], Awaitable[Any]]
+"""Runs an agent, or a workflow, in a trail, through the handle of its session or run, which tells the progress."""
 
 
 def register(commands: Commands) -> None:
     """Add the commands."""
     run = commands.add("run", _run, "Answer INPUT with AGENT; repeating the command is safe.", exits=_EXITS)
-    _agent(run)
-    run.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
-    run.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
-    run.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
-    by_option(run)
-    context_option(run)
+    asking_options(run)
 
     resume = commands.add("resume", _resume, "Go on with the unfinished run of session ID.", exits=_EXITS)
-    _agent(resume)
+    agent_options(resume)
     resume.add_argument("id", metavar="ID", type=prefix)
     resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
@@ -97,7 +84,7 @@ def register(commands: Commands) -> None:
     _settable(resume)
 
     retry = commands.add("retry", _retry, "Let the run of session ID go on that came to no answer.", exits=_EXITS)
-    _agent(retry)
+    agent_options(retry)
     retry.add_argument("id", metavar="ID", type=prefix)
     by_option(retry)
     retry.add_argument("--reason", help="why, for the record")
@@ -106,17 +93,12 @@ def register(commands: Commands) -> None:
     _settable(retry)
 
     send = commands.add("send", _send, "Say TEXT to session ID and run what follows from it.", exits=_EXITS)
-    _agent(send)
+    agent_options(send)
     send.add_argument("id", metavar="ID", type=prefix)
     send.add_argument("text", metavar="TEXT")
     send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
     by_option(send)
     context_option(send)
-
-
-def _agent(parser: Parser) -> None:
-    parser.add_argument("agent", metavar="AGENT", help=FORMS)
-    use_option(parser)
 
 
 def _settable(parser: Parser) -> None:
@@ -130,21 +112,18 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     key: str | None = arguments.key
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
-    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
     said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
 
-    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
-        if (state := await _state(trail, session)) is not None:
-            progress.look_at(state)
-        return await trail.run(
-            agent, arguments.input, session=session, on_commit=progress, on_update=progress.on_update, **said
-        )
+    async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
+        if isinstance(progress, Progress):
+            with suppress(SessionNotFound):
+                progress.look_at(await handle.state())
+        asked: Any = value() if isinstance(progress, FlowProgress) else arguments.input
+        watched: dict[str, Any] = {"on_commit": progress, "on_update": progress.on_update}
+        return await trail.run(given, asked, session=handle.id, **watched, **said)
 
-    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        return await trail.run(flow, value(), session=name, **said, on_commit=progress)
-
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, value), chosen=chosen))
+    return _driven(arguments, output, run, check=value, chosen=chosen)
 
 
 def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", arguments: argparse.Namespace) -> None:
@@ -154,46 +133,31 @@ def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", argum
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     how: dict[str, Any] = {"take_over": arguments.take_over, "strict": arguments.strict, "by": arguments.by}
 
-    def has_finished(state: "AgentState | FlowState") -> bool:
+    async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
+        state = await handle.state()
         if not state.is_open:
             output.note(f"steptrail: it has finished; {_way_on(state, arguments)} goes on")
-        return not state.is_open
-
-    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
-        state = await trail.session(session).state()
-        if has_finished(state):
-            return RunResult(state)
+            return kind_shown(handle.stream_id).result(state)
+        if not isinstance(progress, Progress):
+            return await handle.resume(given, **how)
         progress.look_at(state)
         limits = _limits(arguments, state.agent.limits if state.agent else Limits())
-        handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
-        return await handle.resume(agent, limits=limits, context=arguments.context, **how)
+        return await handle.resume(given, limits=limits, context=arguments.context, **how)
 
-    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        result = await trail.flow(name).result()
-        if has_finished(result.state):
-            return result
-        return await trail.flow(name, on_commit=progress).resume(flow, **how)
-
-    check = partial(_refuse_of_a_flow, arguments)
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, check)))
+    return _driven(arguments, output, run, check=partial(_refuse_of_a_flow, arguments))
 
 
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     how: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason, "key": arguments.key}
 
-    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
-        handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
-        return await handle.retry(agent, limits=_limits(arguments, agent.limits), context=arguments.context, **how)
+    async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
+        if isinstance(given, Agent):
+            how.update(limits=_limits(arguments, given.limits), context=arguments.context)
+        return await handle.retry(given, **how)
 
-    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        return await trail.flow(name, on_commit=progress).retry(flow, **how)
-
-    check = partial(_refuse_of_a_flow, arguments)
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, check)))
+    return _driven(arguments, output, run, check=partial(_refuse_of_a_flow, arguments))
 
 
 def _refuse_of_a_flow(arguments: argparse.Namespace) -> None:
@@ -212,10 +176,7 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
-
-    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
-        handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
+    async def run(trail: Any, agent: Any, handle: Any, progress: Progress) -> Any:
         progress.look_at(await handle.state())
         result = await handle.send(agent, arguments.text, by=arguments.by, key=arguments.key, context=arguments.context)
         if exit_of(result) is Exit.BUSY:
@@ -225,46 +186,53 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
     def refuse() -> NoReturn:
         raise Refusal(f"{arguments.agent} is a workflow, to which nothing can be said: `run` begins with an input")
 
-    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        refuse()
-
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, refuse)))
+    return _driven(arguments, output, run, check=refuse)
 
 
-async def _driven(
+def _driven(
     arguments: argparse.Namespace,
     output: Output,
-    block: "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]",
-    work: Work,
+    run: Run,
     *,
+    check: Callable[[], object],
     chosen: SessionId | None = None,
 ) -> int:
-    """Do the work and print its result. A session id that was not `chosen` is looked up, in a store that is there."""
-    async with AsyncExitStack() as stack:
-        given = await stack.enter_async_context(block)
-        stack.push_async_callback(close_models, given)
-        if not isinstance(given, Agent):
-            work.check()
-        opened = Steptrail.open(store_of(arguments), create=chosen is not None, engine=engine_of(arguments))
-        trail = await stack.enter_async_context(opened)
-        stream = await _stream(trail, arguments, chosen, of=AGENTS if isinstance(given, Agent) else FLOWS)
-        output.live(stream_name(stream))
-        task, shown = _pausing_on_sigterm(), kind_shown(stream)
-        result: RunResult[Any] | FlowResult
-        try:
-            if isinstance(given, Agent):
+    """Run what the command names, and print the result.
+
+    A session id that was not `chosen` is looked up, in a store that is there. `check` raises `Refusal` for what a
+    workflow cannot be given, before anything is stored.
+    """
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
+
+    async def driven() -> int:
+        async with AsyncExitStack() as stack:
+            given = await stack.enter_async_context(block)
+            stack.push_async_callback(close_models, given)
+            is_agent = isinstance(given, Agent)
+            if not is_agent:
+                check()
+            opened = Steptrail.open(store_of(arguments), create=chosen is not None, engine=engine_of(arguments))
+            trail = await stack.enter_async_context(opened)
+            stream = await _stream(trail, arguments, chosen, of=AGENTS if is_agent else FLOWS)
+            output.live(stream_name(stream))
+            task, shown = _pausing_on_sigterm(), kind_shown(stream)
+            progress: Any = FlowProgress(output.live)
+            if is_agent:
                 progress = Progress(output.live, output.writing if output.shows_writing else None)
-                result = await work.of_agent(given, trail, id_of(stream), progress)
-            else:
-                result = await work.of_flow(given, trail, id_of(stream), FlowProgress(output.live))
-        except asyncio.CancelledError:
-            # From here on it is an ordinary end, with a result to print.
-            task.uncancel()
-            return await _interrupted(trail, stream, output, arguments)
-        if result.stored:
-            _tell_of_stored(output, result, arguments)
-        shown.print_result(output, result, given_again(arguments))
-        return shown.exit_of(result)
+            handle_of: Any = trail.session if is_agent else trail.flow
+            handle = handle_of(id_of(stream), on_commit=progress, on_update=progress.on_update)
+            try:
+                result = await run(trail, given, handle, progress)
+            except asyncio.CancelledError:
+                # From here on it is an ordinary end, with a result to print.
+                task.uncancel()
+                return await _interrupted(handle, output, arguments)
+            if result.stored:
+                _tell_of_stored(output, result, arguments)
+            shown.print_result(output, result, given_again(arguments))
+            return shown.exit_of(result)
+
+    return asyncio.run(driven())
 
 
 async def _stream(trail: Steptrail, arguments: argparse.Namespace, chosen: SessionId | None, *, of: str) -> str:
@@ -276,13 +244,13 @@ async def _stream(trail: Steptrail, arguments: argparse.Namespace, chosen: Sessi
     return (await trail.find_any(named if named.startswith(of) else of + named)).stream_id
 
 
-async def _interrupted(trail: Steptrail, stream: str, output: Output, arguments: argparse.Namespace) -> int:
+async def _interrupted(handle: Any, output: Output, arguments: argparse.Namespace) -> int:
     try:
-        state = await trail.handle(stream_name(stream)).state()
+        state = await handle.state()
     except SessionNotFound:
         output.note("steptrail: interrupted before anything was started")
         return Exit.OPEN
-    shown = kind_shown(stream)
+    shown = kind_shown(handle.stream_id)
     result = shown.result(state)
     shown.print_result(output, result, given_again(arguments))
     if not state.is_open:
@@ -303,10 +271,3 @@ def _pausing_on_sigterm() -> "asyncio.Task[object]":
     with suppress(NotImplementedError):  # Windows ends a process without asking
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return task
-
-
-async def _state(trail: Steptrail, session: str) -> AgentState | None:
-    try:
-        return await trail.session(session).state()
-    except SessionNotFound:
-        return None

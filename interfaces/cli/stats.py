@@ -156,7 +156,7 @@ class _Page:
                 f"{each.retried:,}",
                 each.last_day,
                 self._trend(each.days),
-                " ".join(part for part in (each.tool, _error(each)) if part),
+                " ".join(part for part in (each.tool, each.error_class or each.error_type) if part),
                 self._example(each),
             ]
             for each in self._found.failures
@@ -225,10 +225,6 @@ def _tool(each: ToolStats) -> list[str]:
     name = each.tool if each.kind == "agent" else f"node {each.tool}"
     took = _time(each.seconds / max(1, each.calls))
     return [name, f"{each.calls:,}", f"{each.errors:,}", _percent(each.errors, each.calls), took, errors]
-
-
-def _error(each: FailureGroup) -> str:
-    return each.error_class or each.error_type
 
 
 def _many(amount: int, what: str) -> str:

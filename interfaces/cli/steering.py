@@ -3,10 +3,9 @@
 import argparse
 from collections.abc import Awaitable, Callable
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
+from typing import Any, TypeAlias
 
 from steptrail.domain.errors import stream_name
-from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
@@ -23,18 +22,12 @@ from steptrail.interfaces.cli.parser import (
     who,
 )
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.result import RunResult
 
-if TYPE_CHECKING:
-    from steptrail.interfaces.python.flow import Flow
-    from steptrail.runtime.flow.result import FlowResult
-
-AnyResult: TypeAlias = Union[RunResult[Any], "FlowResult"]
-Steered: TypeAlias = Union[Session, "Flow"]
-Carry: TypeAlias = Callable[[Steered], Awaitable[AnyResult]]
+Steered: TypeAlias = SteeredHandle[Any, Any, Any, Any]
 
 _STEERING = {
     "pause": "Pause session or run ID at the next safe point; what is running may end.",
@@ -84,17 +77,16 @@ def _settle(arguments: argparse.Namespace, output: Output) -> int:
     result = None if arguments.result is None else json_value("--result", arguments.result)
     who: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason}
 
-    async def carry(handle: Steered) -> AnyResult:
-        whole = _whole(handle, arguments.effect)
+    async def carry(handle: Any) -> Any:
+        whole, is_agent = _whole(handle, arguments.effect), isinstance(handle, Session)
         if arguments.result is not None:
-            if isinstance(handle, Session):
-                return await handle.settle(whole, "completed", result=result, **who)
-            return await handle.settle(whole, "completed", output=result, **who)
+            said = {"result" if is_agent else "output": result}
+            return await handle.settle(whole, "completed", **said, **who)
         if arguments.failed is not None:
             return await handle.settle(whole, "failed", message=arguments.failed, **who)
         if arguments.rerun:
             return await handle.settle(whole, "rerun", **who)
-        if isinstance(handle, Session):
+        if is_agent:
             return await handle.settle(whole, "tell", **who)
         raise Refusal("--tell: in a workflow there is no model to tell: --result, --failed or --rerun say what it did")
 
@@ -104,7 +96,7 @@ def _settle(arguments: argparse.Namespace, output: Output) -> int:
 def _approve(arguments: argparse.Namespace, output: Output) -> int:
     edited = None if arguments.edit is None else json_object("--edit", arguments.edit, "arguments have names")
 
-    async def carry(handle: Steered) -> AnyResult:
+    async def carry(handle: Steered) -> Any:
         return await handle.approve(
             _whole(handle, arguments.approval),
             by=arguments.by,
@@ -117,7 +109,7 @@ def _approve(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _deny(arguments: argparse.Namespace, output: Output) -> int:
-    async def carry(handle: Steered) -> AnyResult:
+    async def carry(handle: Steered) -> Any:
         return await handle.deny(_whole(handle, arguments.approval), by=arguments.by, reason=arguments.reason)
 
     return carried_out(arguments, output, carry)
@@ -128,16 +120,12 @@ def _whole(handle: Steered, effect: str) -> str:
     return effect if effect.startswith(f"{handle.id}:") else f"{handle.id}:{effect}"
 
 
-def _is_flow(handle: AnyHandle) -> "TypeGuard[Flow]":
-    return handle.stream_id.startswith(FLOWS)
-
-
-def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
+def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[Any], Awaitable[Any]]) -> int:
     """Carry a command to a stream out, from any process, and print what came of it."""
 
-    async def carried(trail: Steptrail) -> tuple[str, AnyResult]:
+    async def carried(trail: Steptrail) -> tuple[str, Any]:
         handle = await trail.find_any(arguments.id)
-        if isinstance(handle, Session) or _is_flow(handle):
+        if isinstance(handle, SteeredHandle):
             return handle.stream_id, await carry(handle)
         raise Refusal(f"{stream_name(handle.stream_id)} is of a kind that takes no commands here")
 
@@ -151,9 +139,8 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> 
     return Exit.OK
 
 
-def _said(arguments: argparse.Namespace, result: AnyResult, on: WayOn) -> str:
-    asks = isinstance(result, RunResult) and arguments.command in {"approve", "deny"}
-    count = len(result.state.open_approvals) if isinstance(result, RunResult) and asks else 0
+def _said(arguments: argparse.Namespace, result: Any, on: WayOn) -> str:
+    count = len(result.state.open_approvals) if isinstance(result, RunResult) else 0
     match arguments.command, result.status:
         case "approve" | "deny", ExecutionStatus.WAITING if count:
             left = "1 more question is open" if count == 1 else f"{count} more questions are open"

@@ -74,26 +74,10 @@ def summary(event: Event) -> str:
     return one_line(_said(event), _CUT) if isinstance(event, stored.AgentEvent) else ""
 
 
-# A new event is a type error here: each function returns in every case of its union, and has no other.
+# A new event is a type error here: the function returns in every case of the union, and has no other.
 
 
 def _said(event: stored.AgentEvent) -> str:
-    if isinstance(event, stored.SessionEvent):
-        return _session(event)
-    if isinstance(event, stored.ExecutionEvent):
-        return _execution(event)
-    if isinstance(event, stored.InferenceEvent):
-        return _inference(event)
-    if isinstance(event, stored.OutputEvent):
-        return _output(event)
-    if isinstance(event, stored.HookEvent):
-        return _hook(event)
-    if isinstance(event, stored.ToolEvent):
-        return _call(event)
-    return _approval(event) if isinstance(event, stored.ApprovalEvent) else _decision(event)
-
-
-def _session(event: stored.SessionEvent) -> str:
     match event:
         case stored.SessionStarted(name=name):
             return name
@@ -103,10 +87,6 @@ def _session(event: stored.SessionEvent) -> str:
             return f"{by}: {messages[-1].text if messages else ''}"
         case stored.MetadataChanged(changes=changes, removed=removed, by=by):
             return f"{by}: {', '.join([*changes, *(f'-{name}' for name in removed)])}"
-
-
-def _execution(event: stored.ExecutionEvent) -> str:
-    match event:
         case stored.ExecutionStarted(execution_id=name, input=None):
             return f"{name}: retry of {event.retry_of}, by {event.by}{because(event.reason)}"
         case stored.ExecutionStarted(execution_id=name, input=asked, by=by):
@@ -123,10 +103,6 @@ def _execution(event: stored.ExecutionEvent) -> str:
         case stored.ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
             recorded = _errors(event.recorded_errors).replace(",", " with", 1)
             return f"{status.value}{recorded} ({how_it_stopped(reason, answered=answered)}), by {by}"
-
-
-def _inference(event: stored.InferenceEvent) -> str:
-    match event:
         case stored.InferenceStarted(model=model, message_count=messages):
             return f"{model}, {many(messages, 'message')}"
         case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
@@ -137,45 +113,18 @@ def _inference(event: stored.InferenceEvent) -> str:
             return f"{seconds:.2f} s, {_error(error)}"
         case stored.InferenceInterrupted():
             return why_cut(event)
-
-
-def _output(event: stored.OutputEvent) -> str:
-    match event:
         case stored.AnswerAccepted(is_changed=True, value=value):
             return f"as {result_text(value)}"
         case stored.AnswerAccepted():
             return "as it is"
         case stored.AnswerRejected(problems=problems):
             return "; ".join(map(str, problems))
-
-
-def _hook(event: stored.HookEvent) -> str:
-    match event:
         case stored.HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
             return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
         case stored.InferenceRequestAmended(hook=hook):
             return f"by {hook}"
         case stored.UsageRecorded(hook=hook, usage=usage):
             return f"{usage.total} tokens, by {hook}"
-
-
-def _decision(event: stored.DecisionEvent) -> str:
-    match event:
-        case stored.EvaluationsRecorded(phase=phase, votes=votes):
-            return f"{phase}: {', '.join(f'{vote.criterion_class} {vote.decision.value}' for vote in votes)}"
-        case stored.ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
-            return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
-        case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
-            return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
-        case stored.WaitStarted(kind=kind, until=until, problem=problem):
-            why = f" ({problem})" if problem else ""
-            return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"
-        case stored.WaitEnded(reason=reason, by=by):
-            return f"{reason}{f' by {by}' if by else ''}{because(event.settled_reason)}"
-
-
-def _call(event: stored.ToolEvent) -> str:
-    match event:
         case stored.ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
             return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
         case stored.ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
@@ -196,10 +145,6 @@ def _call(event: stored.ToolEvent) -> str:
             return f"call {position} by {hook}"
         case stored.ToolCallCancelled(position=position, reason=reason):
             return f"call {position}: {reason}"
-
-
-def _approval(event: stored.ApprovalEvent) -> str:
-    match event:
         case stored.ToolCallHeld(position=position, hook=hook, rule=rule):
             return f"call {position} by {hook}{because(rule.reason)}"
         case stored.ApprovalRequested(approval_id=approval, tool=tool, expires_at=until):
@@ -210,6 +155,17 @@ def _approval(event: stored.ApprovalEvent) -> str:
             return f"{approval} by {by}{because(reason)}"
         case stored.ApprovalExpired(approval_id=approval):
             return approval
+        case stored.EvaluationsRecorded(phase=phase, votes=votes):
+            return f"{phase}: {', '.join(f'{vote.criterion_class} {vote.decision.value}' for vote in votes)}"
+        case stored.ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
+            return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
+        case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
+            return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
+        case stored.WaitStarted(kind=kind, until=until, problem=problem):
+            why = f" ({problem})" if problem else ""
+            return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"
+        case stored.WaitEnded(reason=reason, by=by):
+            return f"{reason}{f' by {by}' if by else ''}{because(event.settled_reason)}"
 
 
 def because(reason: str | None) -> str:

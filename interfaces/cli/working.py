@@ -17,8 +17,7 @@ from steptrail.interfaces.cli.parser import (
     FORMS,
     Commands,
     amount,
-    by_option,
-    context_option,
+    asking_options,
     engine_of,
     json_value,
     most,
@@ -42,13 +41,7 @@ _log = logging.getLogger("steptrail.runs")
 def register(commands: Commands) -> None:
     """Add the command."""
     start = commands.add("start", _start, "Have INPUT answered with AGENT by a worker; repeating the command is safe.")
-    start.add_argument("agent", metavar="AGENT", help=FORMS)
-    use_option(start)
-    start.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
-    start.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
-    start.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
-    by_option(start)
-    context_option(start)
+    asking_options(start)
 
     work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")
     # Nobody waits for its answer: what goes wrong would be told to nobody.

@@ -75,12 +75,9 @@ def _agent(reference: str, test: Path) -> str:
 def _rows(rows: Sequence[tuple[object, ...]]) -> str:
     if not rows:
         return "[]"
-    lines = [f"        ({', '.join(_literal(value) for value in row)}),\n" for row in rows]
+    cells = [[_quoted(value) if isinstance(value, str) else repr(value) for value in row] for row in rows]
+    lines = [f"        ({', '.join(row)}),\n" for row in cells]
     return f"[\n{''.join(lines)}    ]"
-
-
-def _literal(value: object) -> str:
-    return _quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _quoted(text: str) -> str:

@@ -32,7 +32,7 @@ from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
 from steptrail.interfaces.http.sse import End, event_source
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.projections.ui import UiConfig, ui_conversation
 from steptrail.projections.ui.models import UiModel
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -222,9 +222,11 @@ class _Endpoints:
                 yield messages.heartbeat(self.heartbeat) if envelope is None else envelope
 
     async def _messages(self, connection: "HTTPConnection") -> SessionMessages:
+        """Return what is asked for. A browser that comes again has the address of its first time and a newer header."""
         session = await self._admitted(connection)
+        after = connection.headers.get("last-event-id") or connection.query_params.get("after")
         try:
-            return SessionMessages(self.trail, session, self.config, after=_asked_for(connection))
+            return SessionMessages(self.trail, session, self.config, after=place_after(after) if after else (0, 0))
         except ConfigurationError:
             raise _Refused(HTTPStatus.BAD_REQUEST) from None
 
@@ -271,12 +273,6 @@ class _Endpoints:
         # Behind a proxy that ends TLS we may not know of it; that a page has none where we have is never right.
         has_less = page.scheme == "http" and connection.url.scheme == "wss"
         return page.netloc == connection.headers.get("host") and not has_less
-
-
-def _asked_for(connection: "HTTPConnection") -> Place:
-    """Return where to begin. A browser that comes again has the address of its first time, and a newer header."""
-    after = connection.headers.get("last-event-id") or connection.query_params.get("after")
-    return place_after(after) if after else (0, 0)
 
 
 def _no(request: "Request", refused: Exception) -> "Response":

@@ -15,13 +15,15 @@
  * @typedef {import("../../docs/ui/steptrail-ui").UiMessage} UiMessage
  * @typedef {UiMessage & { ephemeral?: true }} ShownMessage
  *
- * @typedef {object} View
- * @property {UiConversation | null} conversation the newest one that was fetched: its status, approvals and errors
- * @property {UiConversation["status"] | null} status the newest that is known, of a message or of the conversation
+ * @typedef {object} Standing
+ * @property {Status | null} status the newest that is known, of a message or of what is stored
  * @property {boolean} connected
  * @property {string | null} lastId the id of the last message that was seen
  * @property {string | null} refused why the server does not talk to us, while it does not; we ask again, ever more slowly
- * @property {boolean} missing whether there is no such session yet
+ * @property {boolean} missing whether there is no such session or run yet
+ *
+ * @typedef {Standing & { conversation: UiConversation | null }} View
+ * With the newest conversation that was fetched: its status, approvals and errors.
  *
  * @typedef {object} Options
  * @property {"sse" | "websocket"} [transport] how messages come; a WebSocket carries cookies and no headers
@@ -176,10 +178,8 @@ class Followed {
     this._lastId = this.#recalled();
   }
 
-  /** Takes what was fetched; says whether it is as new as the messages that came. @param {any} stored @returns {boolean} */
-  _take(stored) {
-    throw new Error(`nobody takes ${stored}`);
-  }
+  /** Takes what was fetched. @param {any} stored */
+  _take(stored) {}
 
   /** Shows nothing of what was stored: it has been erased. */
   _gone() {}
@@ -193,13 +193,20 @@ class Followed {
   /** Takes a message about a stored event. @param {string} type @param {any} data @param {number} version */
   _durable(type, data, version) {}
 
-  /** Tells whoever shows the stream. */
-  _show() {}
+  /** Has the page show the stream. @param {Standing} view */
+  _tell(view) {}
 
-  /** Has the page show it. An error of the page is the page's: it is told, and we go on. @param {() => void} show */
-  _tell(show) {
+  /** Tells whoever shows the stream. An error of the page is the page's: it is told, and we go on. */
+  _show() {
+    if (this._closed) return;
     try {
-      show();
+      this._tell({
+        status: this._status,
+        connected: this._connected,
+        lastId: this._lastId,
+        refused: this._refused,
+        missing: this._missing,
+      });
     } catch (error) {
       (globalThis.reportError ?? console.error)(error);
     }
@@ -250,9 +257,12 @@ class Followed {
       if (this._connected) this.#welcomed();
       const stored = await answer.json();
       if (this._closed) return true;
-      const isAll = this._take(stored);
+      const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
+      this._take(stored);
+      this._stands(stored.status, stored.version);
+      this._show();
       if (this.#line === null) this.#connect();
-      return isAll;
+      return stored.version >= seen;
     } catch {
       return false; // the line is down, and the next try is to come
     }
@@ -456,17 +466,13 @@ export class SteptrailSession extends Followed {
 
   /** @param {UiConversation} stored */
   _take(stored) {
-    const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
     this._stored = stored;
     this.#shown = reconcile(this.#shown, stored);
-    this._stands(stored.status, stored.version);
     const known = new Set(stored.messages.map((message) => message.id));
     for (const [key, piece] of this.#pieces) {
       const isKnown = piece.message.role === "assistant" && known.has(piece.message.id);
       if (piece.until <= stored.version || isKnown) this.#pieces.delete(key);
     }
-    this._show();
-    return stored.version >= seen;
   }
 
   _gone() {
@@ -562,20 +568,12 @@ export class SteptrailSession extends Followed {
     this.#pieces.set(id, { message, until, step, attempt, whole, cut });
   }
 
-  _show() {
-    if (this._closed) return;
+  /** @param {Standing} view */
+  _tell(view) {
     const known = new Set(this.#shown.messages.map((message) => message.id));
     const stored = this.#shown.messages.map((message) => this.#pieces.get(message.id)?.message ?? message);
     const pieces = [...this.#pieces.values()].map((piece) => piece.message).filter((message) => !known.has(message.id));
-    const view = {
-      conversation: this._stored,
-      status: this._status,
-      connected: this._connected,
-      lastId: this._lastId,
-      refused: this._refused,
-      missing: this._missing,
-    };
-    this._tell(() => this.onChange([...stored, ...pieces], view));
+    this.onChange([...stored, ...pieces], { conversation: this._stored, ...view });
   }
 }
 
@@ -592,13 +590,8 @@ export class SteptrailSession extends Followed {
  * @property {number | null} done
  * @property {number | null} total
  *
- * @typedef {object} FlowView
- * @property {Status | null} status the newest that is known, of a message or of the stored run
- * @property {Writing[]} writing what is being written, by nodes in the order in which they began
- * @property {boolean} connected
- * @property {string | null} lastId
- * @property {string | null} refused
- * @property {boolean} missing
+ * @typedef {Standing & { writing: Writing[] }} FlowView
+ * With what is being written, by nodes in the order in which they began.
  */
 
 /** Messages after which the stored run looks different. */
@@ -624,12 +617,8 @@ export class SteptrailFlow extends Followed {
 
   /** @param {UiFlowRun} stored */
   _take(stored) {
-    const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
     if (this.#run === null || stored.version >= this.#run.version) this.#run = this._stored = stored;
-    this._stands(stored.status, stored.version);
     if (stored.stop_reason !== undefined) this.#writing.clear();
-    this._show();
-    return stored.version >= seen;
   }
 
   _gone() {
@@ -678,17 +667,9 @@ export class SteptrailFlow extends Followed {
     this.#run = { ...this.#run, nodes };
   }
 
-  _show() {
-    if (this._closed) return;
-    const view = {
-      status: this._status,
-      writing: [...this.#writing.values()],
-      connected: this._connected,
-      lastId: this._lastId,
-      refused: this._refused,
-      missing: this._missing,
-    };
-    this._tell(() => this.onChange(this.#run, view));
+  /** @param {Standing} view */
+  _tell(view) {
+    this.onChange(this.#run, { writing: [...this.#writing.values()], ...view });
   }
 }
 

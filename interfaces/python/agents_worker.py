@@ -71,15 +71,12 @@ def agents_worker(
 
 
 async def _go_on(session: SessionControl, versions: Sequence[AnyAgent], strict: bool) -> AgentState:
-    agent = versions[-1] if len(versions) == 1 else await _started_with(session, versions)
+    agent = versions[-1]
+    if len(versions) > 1:
+        begun = (await session.stream.existing()).committed.agent
+        same = (each for each in versions if begun is not None and each.snapshot.fingerprint == begun.fingerprint)
+        agent = next(same, agent)
     return await session.resume(agent, strict=strict, obeys_pause=True)
-
-
-async def _started_with(session: SessionControl, versions: Sequence[AnyAgent]) -> AnyAgent:
-    """Return the agent whose fingerprint is the recorded one, or else the last."""
-    recorded = (await session.stream.existing()).committed.agent
-    same = (agent for agent in versions if recorded is not None and agent.snapshot.fingerprint == recorded.fingerprint)
-    return next(same, versions[-1])
 
 
 async def _go_on_with_flow(handle: "FlowControl", versions: "Sequence[BuiltWorkflow]", strict: bool) -> "FlowResult":

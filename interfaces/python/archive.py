@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -63,7 +64,7 @@ class Archived:
     @classmethod
     def load(cls, path: Path | str) -> "Archived":
         """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
-        file = _File.of(Path(path))
+        file = ArchiveFile.of(Path(path))
         return cls(file.stream, file.digest, tuple(file.commits()))
 
     async def restore(self, store: EventStore) -> None:
@@ -86,7 +87,7 @@ class Archived:
 
 
 @dataclass(frozen=True)
-class _File:
+class ArchiveFile:
     """The header of a file, and the lines behind it, which can be read once."""
 
     source: Path
@@ -96,7 +97,7 @@ class _File:
     lines: Iterator[bytes]
 
     @classmethod
-    def of(cls, source: Path) -> "_File":
+    def of(cls, source: Path) -> "ArchiveFile":
         """Read a header."""
         about, lines = lines_of(source, if_empty="it is no archived session")
         _check(source, about)
@@ -106,7 +107,7 @@ class _File:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
 
     @classmethod
-    def proved(cls, source: Path) -> "_File":
+    def proved(cls, source: Path) -> "ArchiveFile":
         """Read a file to its end and prove it. Its events, which may not have room in memory, are not kept."""
         file = cls.of(source)
         for _ in file.commits():
@@ -115,16 +116,16 @@ class _File:
 
     def commits(self) -> Iterator[Commit]:
         """Yield the commits. Raises `NotARecording` in the end, where they are not what the header says."""
-        chain = _Chain(self.stream)
-        for number, line in enumerate(self.lines, start=2):
-            yield from chain.add(record_of(self.source, number, self.stream, line))
-        yield from chain.end()
-        if not chain.head.version:
+        end = EMPTY_STREAM
+        records = (record_of(self.source, number, self.stream, line) for number, line in enumerate(self.lines, start=2))
+        for _, of_commit in groupby(records, key=lambda record: record.head):
+            commit, end = _chained(self.stream, end, list(of_commit))
+            yield commit
+        if not end.version:
             raise NotARecording(f"{self.source} holds no events")
-        if chain.head.version != self.events:
-            found = chain.head.version
-            raise NotARecording(f"{self.source} holds {found} events and says that there are {self.events}")
-        if chain.head.digest != self.digest:
+        if end.version != self.events:
+            raise NotARecording(f"{self.source} holds {end.version} events and says that there are {self.events}")
+        if end.digest != self.digest:
             raise NotARecording(f"{self.source} is not what was archived: its events do not come to its digest")
 
 
@@ -219,7 +220,7 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         await _write_and_prove(store, beside, stream, header)
         if not _is_named(beside, path):
             # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
-            there = await asyncio.to_thread(_File.proved, path)
+            there = await asyncio.to_thread(ArchiveFile.proved, path)
             if there.stream != stream or there.digest != await store.digest(stream, there.events):
                 raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
             beside.replace(path)
@@ -239,7 +240,7 @@ async def _write_and_prove(store: EventStore, beside: Path, stream: str, header:
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
     # What is erased next is nowhere else: it is read from the file first, and proved.
-    await asyncio.to_thread(_File.proved, beside)
+    await asyncio.to_thread(ArchiveFile.proved, beside)
 
 
 def _is_named(beside: Path, path: Path) -> bool:
@@ -282,31 +283,10 @@ def _check(source: Path, about: Mapping[str, Any]) -> None:
         )
 
 
-class _Chain:
-    """Makes commits of records, and the digest that they come to."""
-
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._open: list[Recorded[Event]] = []
-        self.head: StreamHead = EMPTY_STREAM
-
-    def add(self, record: Recorded[Event]) -> Sequence[Commit]:
-        """Add a record, and return the commit before it, if it begins a new one."""
-        is_new = bool(self._open) and record.head != self._open[0].head
-        ended = self.end() if is_new else ()
-        self._open.append(record)
-        return ended
-
-    def end(self) -> Sequence[Commit]:
-        """Return the last commit, if there is one."""
-        if not self._open:
-            return ()
-        records, self._open = self._open, []
-        head = records[0].head or CommitHead(commit_id="", actor="")
-        commit = Commit(head, tuple((record.at, record.event) for record in records))
-        rows = zip(records, detach_all(encode_commit(commit))[0], strict=True)
-        digest = commit_digest(
-            self.head.digest, self._stream, head, [(record.version, *parts) for record, parts in rows]
-        )
-        self.head = StreamHead(self.head.version + len(records), digest)
-        return (commit,)
+def _chained(stream: str, after: StreamHead, records: Sequence[Recorded[Event]]) -> tuple[Commit, StreamHead]:
+    """Return the commit of these records, and the end of the stream with it, whose digest all commits come to."""
+    head = records[0].head or CommitHead(commit_id="", actor="")
+    commit = Commit(head, tuple((record.at, record.event) for record in records))
+    rows = zip(records, detach_all(encode_commit(commit))[0], strict=True)
+    digest = commit_digest(after.digest, stream, head, [(record.version, *parts) for record, parts in rows])
+    return commit, StreamHead(after.version + len(records), digest)

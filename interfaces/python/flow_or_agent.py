@@ -32,17 +32,3 @@ def an_agent(given: object) -> "AnyAgent":
     if is_flow(given):
         raise ConfigurationError("what runs in a session is an Agent: `trail.flow(id)` has the runs of workflows")
     return agents.an_agent(given)
-
-
-def refuse_of_a_flow(**given: object) -> None:
-    """Raise `ConfigurationError` for what only a workflow can be given, where an agent is run."""
-    for name, value in given.items():
-        if value:
-            raise ConfigurationError(f"an agent is run without `{name}`: that is for workflows")
-
-
-def refuse_of_an_agent(**given: object) -> None:
-    """Raise `ConfigurationError` for what only an agent can be given, where a workflow is run."""
-    for name, value in given.items():
-        if value:
-            raise ConfigurationError(f"a workflow is run without `{name}`: that is for agents")

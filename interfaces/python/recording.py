@@ -1,4 +1,4 @@
-"""A recorded session as a value and as a file: the cassette of a run.
+"""A recorded session as a value and as a file: the cassette of a run. And a run of a workflow, which is only read.
 
 A file is JSON lines: a header that says what it is and what it cannot hold, then every record as it is stored.
 """
@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import orjson
@@ -26,6 +26,9 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import apart, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
+if TYPE_CHECKING:
+    from steptrail.domain.flow.events import FlowEvent
+
 FORMAT: Final = 1
 """The version of the file format. A higher one is refused."""
 
@@ -39,7 +42,7 @@ NOT_CAPTURED: Final = (
 )
 """The limits of a recorded session, for those who rely on a replay."""
 
-_KIND = "steptrail.session"
+_KIND, _KIND_OF_FLOWS = "steptrail.session", "steptrail.flow"
 _COMMIT = rb'\{(?:[^"{}]|"(?:[^"\\]|\\.)*+")*+\}|null'
 _LINE = re.compile(rb'\{"version":(\d{1,18}),"commit":(' + _COMMIT + rb'),"type":"([^"\\]+)","state":(\{.*\})\}')
 
@@ -82,7 +85,7 @@ class Recording:
             "redacted": list(self.redacted),
             "notCaptured": list(NOT_CAPTURED),
         }
-        return written(header, self.records)
+        return _written(header, self.records)
 
     def save(self, path: Path | str) -> None:
         """Write the file, and the folders above it that are not there. A file in its place is replaced."""
@@ -110,7 +113,34 @@ class Recording:
         return cls(session, agent_records(records), redacted)
 
 
-def written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) -> Iterator[bytes]:
+@dataclass(frozen=True)
+class FlowRecording:
+    """A run of a workflow and all of its events, to be read. `redacted` names the keys whose values were taken out."""
+
+    flow: str
+    name: str
+    records: "Sequence[Recorded[FlowEvent]]"
+    redacted: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines of its file, each with its end."""
+        header = {
+            "kind": _KIND_OF_FLOWS,
+            "format": FORMAT,
+            "steptrail": VERSION,
+            "flow": self.flow,
+            "workflow": self.name,
+            "events": len(self.records),
+            "redacted": list(self.redacted),
+        }
+        return _written(header, self.records)
+
+    def save(self, path: Path | str) -> None:
+        """Write the file, and the folders above it that are not there. A file in its place is replaced."""
+        save_lines(path, self.lines())
+
+
+def _written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) -> Iterator[bytes]:
     """Yield the lines of a file that holds a stream, each with its end."""
     yield orjson.dumps(header) + b"\n"
     for record in records:

@@ -32,8 +32,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, MessageRole, Part, TextPart, ToolCallPart, ToolResultPart
 from steptrail.domain.storable import as_unicode
 from steptrail.domain.tools import result_text
-from steptrail.interfaces.python.flow_recording import FlowRecording
-from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.recording import FlowRecording, Recording
 from steptrail.runtime.agent.request import Requests
 
 REDACTED: Final = "[redacted]"

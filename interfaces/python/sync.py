@@ -6,8 +6,9 @@ without a docstring here have the signature and the docstring of the async metho
 
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.kernel.log_page import LogEntry
@@ -34,83 +35,75 @@ if TYPE_CHECKING:
     from steptrail.runtime.kernel.live_updates import OnUpdate
 
 
-class SyncSubscription(BlockingClosing):
+S = TypeVar("S", bound=Subscription | Following)
+T = TypeVar("T")
+
+
+class _Reading(BlockingClosing, Generic[S]):
+    """A blocking iterator over what an async one yields, and a context manager that closes it."""
+
+    def __init__(self, portal: Portal, source: S) -> None:
+        self._portal, self._source = portal, source
+
+    def close(self) -> None:
+        """End the iteration. Safe to call twice, and from any thread."""
+        if self._portal.is_open:
+            self._portal.call(self._source.aclose())
+
+    def __iter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __enter__(self) -> Self:
+        """Fix where it begins, and return self."""
+        self._portal.call(self._source.begin())
+        return self
+
+    def _waited(self, coming: Coroutine[Any, Any, T]) -> T | None:
+        """Return what comes; None where the trail was closed, which cancels what has not ended by itself by then."""
+        try:
+            return self._portal.call(coming)
+        except StoreUnavailable:
+            if not self._source.is_over:
+                raise
+            return None
+
+
+class SyncSubscription(_Reading[Subscription]):
     """`Subscription`, blocking: an iterator, and a context manager that closes it.
 
     Several threads may take from one; each event goes to one of them. `close` may come from any thread. `on_corrupt` is
     called in the thread of the consumer.
     """
 
-    def __init__(self, portal: Portal, subscription: Subscription) -> None:
-        self._portal, self._subscription = portal, subscription
+    def __init__(self, portal: Portal, source: Subscription) -> None:
+        super().__init__(portal, source)
         self._taking = threading.Lock()
-
-    def close(self) -> None:
-        """See `Subscription.aclose`."""
-        if self._portal.is_open:
-            self._portal.call(self._subscription.aclose())
-
-    def __iter__(self) -> Self:
-        """Return self."""
-        return self
 
     def __next__(self) -> LogEntry:
         """Return the next entry as soon as it is stored."""
         with self._taking:
-            while not self._subscription.is_over:
-                if (entry := self._subscription.ready()) is not None:
+            while not self._source.is_over:
+                if (entry := self._source.ready()) is not None:
                     return entry
-                try:
-                    self._portal.call(self._subscription.fill())
-                except StoreUnavailable:
-                    # Closing the trail cancels what has not ended by itself by then.
-                    if not self._subscription.is_over:
-                        raise
+                self._waited(self._source.fill())
         raise StopIteration
 
-    def __enter__(self) -> Self:
-        """Fix where the subscription begins, and return self."""
-        self._portal.call(self._subscription.begin())
-        return self
 
-
-class SyncFollowing(BlockingClosing):
+class SyncFollowing(_Reading[Following]):
     """`Following`, blocking: an iterator, and a context manager that ends it. `close` may come from any thread."""
-
-    def __init__(self, portal: Portal, following: Following) -> None:
-        self._portal, self._following = portal, following
 
     @property
     def after(self) -> int:
         """See `Following.after`."""
-        return self._following.after
-
-    def close(self) -> None:
-        """See `Following.aclose`."""
-        if self._portal.is_open:
-            self._portal.call(self._following.aclose())
-
-    def __iter__(self) -> Self:
-        """Return self."""
-        return self
+        return self._source.after
 
     def __next__(self) -> Followed:
         """Return what comes next, as soon as it is there."""
-        if not self._following.is_over:
-            try:
-                return self._portal.call(self._following.__anext__())
-            except StopAsyncIteration:
-                pass
-            except StoreUnavailable:
-                # Closing the trail cancels what has not ended by itself by then.
-                if not self._following.is_over:
-                    raise
+        with suppress(StopAsyncIteration):
+            if not self._source.is_over and (came := self._waited(self._source.__anext__())) is not None:
+                return came
         raise StopIteration
-
-    def __enter__(self) -> Self:
-        """Join those who follow, and return self."""
-        self._portal.call(self._following.begin())
-        return self
 
 
 class SyncFollower:

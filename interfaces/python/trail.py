@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from msgspec.structs import replace
 
-from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import ConfigurationError, stream_name
@@ -21,8 +20,9 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.asked import Asked
 from steptrail.interfaces.python.eraser import Eraser
-from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow, refuse_of_a_flow, refuse_of_an_agent
+from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.has_workers import HasWorkers
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
@@ -33,14 +33,12 @@ from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_history, a_message
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
@@ -246,45 +244,16 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         answers another input, for a key that came with another one, and when the session exists for a `history` and for
         an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
         """
+        asked = Asked(
+            input, session, by, key, context, metadata, parent, new, history, options, vars, messages, artifacts
+        )
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import run_flow
 
-            refuse_of_an_agent(history=history)
-            return await run_flow(
-                self._env,
-                agent,
-                input,
-                session=session,
-                by=by,
-                key=key,
-                context=context,
-                metadata=metadata,
-                parent=parent,
-                new=new,
-                options=options,
-                vars=vars,
-                messages=messages,
-                artifacts=artifacts,
-                on_commit=cast("OnFlowCommit | None", on_commit),
-                on_update=on_update,
-            )
-        chosen = session_or_unnamed(session, key)
-        control = SessionControl(self._env, checked_session_id(chosen), cast("OnCommit | None", on_commit), on_update)
-        given, said = an_agent(agent), a_message(input)
-        refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
-        start = Start(
-            input=said,
-            agent=given.snapshot,
-            worker=self._env.worker,
-            by=by,
-            key=key,
-            metadata=metadata or {},
-            parent=parent,
-            context=a_context(given, context),
-            history=a_history(history),
-            new=new,
-        )
-        return await control.run(given, start)
+            return await run_flow(self._env, agent, asked, cast("OnFlowCommit | None", on_commit), on_update)
+        control = SessionControl(self._env, asked.session_id(), cast("OnCommit | None", on_commit), on_update)
+        given = an_agent(agent)
+        return await control.run(given, asked.of_agent(given, self._env.worker))
 
     @overload
     async def start(
@@ -346,43 +315,16 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         key that came with another input, and, when the session exists, for a `history` and for an input that is to be
         `new`.
         """
+        asked = Asked(
+            input, session, by, key, context, metadata, None, new, history, options, vars, messages, artifacts
+        )
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import start_flow
 
-            refuse_of_an_agent(history=history)
-            return await start_flow(
-                self._env,
-                agent,
-                input,
-                session=session,
-                by=by,
-                key=key,
-                context=context,
-                metadata=metadata,
-                parent=None,
-                new=new,
-                options=options,
-                vars=vars,
-                messages=messages,
-                artifacts=artifacts,
-                on_commit=cast("OnFlowCommit | None", on_commit),
-            )
-        chosen = checked_session_id(session_or_unnamed(session, key))
+            return await start_flow(self._env, agent, asked, cast("OnFlowCommit | None", on_commit))
+        chosen, given = asked.session_id(), an_agent(agent)
         control = SessionControl(self._env, chosen, cast("OnCommit | None", on_commit))
-        given, said = an_agent(agent), a_message(input)
-        refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
-        start = Start(
-            input=said,
-            agent=given.snapshot,
-            worker=None,
-            by=by,
-            key=key,
-            metadata=metadata or {},
-            context=a_context(given, context),
-            history=a_history(history),
-            new=new,
-        )
-        await control.start(given, start)
+        await control.start(given, asked.of_agent(given, None))
         return self.session(chosen)
 
     @overload

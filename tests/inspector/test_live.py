@@ -29,6 +29,10 @@ def sees(access: Access) -> Callable[[], Awaitable[Access | None]]:
     return may_see
 
 
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
 async def told(source: AsyncGenerator[ServerSentEvent]) -> tuple[str | None, Any]:
     each = await anext(source)
     assert each.id is None
@@ -39,7 +43,7 @@ async def test_a_hint_names_what_has_grown_since_the_one_before(tmp_path: Path) 
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     async with Steptrail.open(url) as trail, Steptrail.open(url, read_only=True) as reader:
         await trail.run(desk("One."), "Hi", session="before")
-        async with aclosing(hints(reader.store, sees(Access()))) as source:
+        async with aclosing(hints(reader.store, sees(Access()), never)) as source:
             assert await told(source) == ("beat", live.BEAT_SECONDS)
             await trail.run(desk("Two."), "Hi", session="a")
             event, said = await told(source)
@@ -47,7 +51,7 @@ async def test_a_hint_names_what_has_grown_since_the_one_before(tmp_path: Path) 
             while said["streams"]["agent:a"] < version:
                 event, said = await told(source)
             assert (event, said) == (None, {"streams": {"agent:a": version}})
-        async with aclosing(hints(reader.store, sees(Access()))) as again:
+        async with aclosing(hints(reader.store, sees(Access()), never)) as again:
             assert await told(again) == ("beat", live.BEAT_SECONDS)
 
 
@@ -55,7 +59,7 @@ async def test_a_tenant_is_told_of_its_own_runs_alone(tmp_path: Path) -> None:
     heard = set[str]()
     async with (
         Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail,
-        aclosing(hints(trail.store, sees(Access(tenant="acme")))) as source,
+        aclosing(hints(trail.store, sees(Access(tenant="acme")), never)) as source,
     ):
         await anext(source)
         for tenant in ("other", "acme"):
@@ -72,7 +76,7 @@ async def test_a_tenant_is_told_of_its_own_runs_alone(tmp_path: Path) -> None:
 async def test_a_silent_line_beats_and_ends_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
     trail = Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}")
-    async with aclosing(hints(trail.store, sees(Access()))) as source:
+    async with aclosing(hints(trail.store, sees(Access()), never)) as source:
         assert [(await told(source))[0] for _ in range(3)] == ["beat"] * 3
         await trail.close()
         assert [each async for each in source][1:] == []
@@ -110,7 +114,7 @@ async def test_a_line_beats_however_much_is_stored_meanwhile(
 
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         writing = asyncio.create_task(busy())
-        async with asyncio.timeout(30), aclosing(hints(trail.store, sees(access))) as source:
+        async with asyncio.timeout(30), aclosing(hints(trail.store, sees(access), never)) as source:
             heard = [(await told(source))[0]]
             while heard.count("beat") < 3:
                 heard.append((await told(source))[0])

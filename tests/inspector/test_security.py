@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.inspector import Access, inspector
-from steptrail.interfaces.http.inspector import app, counted, lists
+from steptrail.interfaces.http.inspector import app, counted, lists, run_pages
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
@@ -165,8 +165,8 @@ async def test_a_list_by_the_read_models_tells_a_tenant_no_position_of_the_log(
 async def test_the_page_of_a_run_counts_no_forks_and_no_runs_below_that_its_reader_may_not_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "_FORKS", 1)
-    monkeypatch.setattr(lists.runs_below, "__kwdefaults__", {"most": 2})
+    monkeypatch.setattr(run_pages, "_FORKS", 1)
+    monkeypatch.setattr(lists, "_BELOW", 2)
     inner = AgentBuilder("inner").with_model(ScriptedModel(["Found."])).build()
     script: list[Reply] = [calls(*[("inner", {"prompt": way}) for way in ("left", "right", "on")]), "All."]
     outer = AgentBuilder("outer").with_model(ScriptedModel(script)).with_tools(SubagentTool(inner)).build()

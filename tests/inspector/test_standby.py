@@ -15,7 +15,7 @@ from steptrail.interfaces.http.inspector.live import hints
 from steptrail.testing import ScriptedModel
 from tests.harness.postgres_server import PostgresServer
 from tests.inspector.conftest import everything
-from tests.inspector.test_live import sees, told
+from tests.inspector.test_live import never, sees, told
 from tests.inspector.test_pages import words
 
 AGENT = AgentBuilder("desk").with_model(ScriptedModel(["One.", "Two.", "Three."])).build()
@@ -66,7 +66,7 @@ async def test_the_inspector_shows_its_pages_and_their_tags_hold(url: str) -> No
 
 async def test_a_page_that_is_open_looks_at_every_beat(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
-    async with Steptrail.open(url) as trail, aclosing(hints(trail.store, sees(Access()))) as source:
+    async with Steptrail.open(url) as trail, aclosing(hints(trail.store, sees(Access()), never)) as source:
         beats = [await told(source) for _ in range(3)]
     assert beats == [("beat", live.BEAT_SECONDS)] * 3
 

@@ -138,7 +138,7 @@ async def test_of_a_large_tree_a_part_is_shown_and_its_bill_is_a_lower_bound(
 ) -> None:
     await trail.run(team(), "Do it", session="top")
     await trail.views.wait()
-    monkeypatch.setattr(lists.runs_below, "__kwdefaults__", {"most": 2})
+    monkeypatch.setattr(lists, "_BELOW", 2)
     async with browsing(trail) as client:
         said = tree_of((await client.get("/runs/top")).text)
     assert "at least 600 tokens, $0.006." in said[0]

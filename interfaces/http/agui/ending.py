@@ -6,7 +6,6 @@ that is paused, or that waits for something other than an answer was called off.
 protocol break at that word, so a client that names no version gets the result alone.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.state import AgentState
@@ -112,6 +111,8 @@ def _result(state: AgentState) -> dict[str, JsonValue]:
 
 def _usage(state: AgentState, since: AgentState) -> "list[TokenUsage]":
     """Return what was billed since, by model; what no model is known for has an entry without one."""
+    from ag_ui.core import TokenUsage
+
     bill = BilledUsage.of(state.usage, state.model_usage)
     if since.execution_id == state.execution_id:
         bill = bill.beyond(BilledUsage.of(since.usage, since.model_usage))
@@ -119,20 +120,16 @@ def _usage(state: AgentState, since: AgentState) -> "list[TokenUsage]":
     rest: Usage = bill
     for _, usage in models:
         rest = rest - usage
-    return list(_entries([*models, (None, rest)]))
-
-
-def _entries(bill: list[tuple[str | None, Usage]]) -> "Iterator[TokenUsage]":
-    from ag_ui.core import TokenUsage
-
-    for model, usage in bill:
-        if usage.total:
-            yield TokenUsage(
-                model=model,
-                input_tokens=usage.all_input,
-                output_tokens=usage.all_output,
-                total_tokens=usage.total,
-                reasoning_tokens=usage.reasoning or None,
-                cached_input_tokens=usage.cache_read or None,
-                cache_write_input_tokens=usage.cache_write or None,
-            )
+    return [
+        TokenUsage(
+            model=model,
+            input_tokens=usage.all_input,
+            output_tokens=usage.all_output,
+            total_tokens=usage.total,
+            reasoning_tokens=usage.reasoning or None,
+            cached_input_tokens=usage.cache_read or None,
+            cache_write_input_tokens=usage.cache_write or None,
+        )
+        for model, usage in [*models, (None, rest)]
+        if usage.total
+    ]

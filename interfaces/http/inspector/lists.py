@@ -1,6 +1,7 @@
 """Lists of runs and questions as a caller may see them, from the index of the store."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -25,7 +26,8 @@ PAGE: Final = 50
 """How many rows a page of a list has."""
 _MOST_LOOKED_AT: Final = 500
 """How many runs are looked at for one page, where a caller sees only some of them."""
-_FORKS: Final = 20
+_BELOW: Final = 100
+"""About how many runs below one are shown."""
 _TAKEN_UP = (
     *(ExecutionStarted.TYPE, ExecutionResumed.TYPE),
     *(FlowStarted.TYPE, FlowResumed.TYPE, FlowRetried.TYPE),
@@ -66,10 +68,6 @@ class Needs(NamedTuple):
         return not any(page.after for page in (self.questions, self.crashed, self.paused, self.failed))
 
 
-def _every(_: RunSummary) -> bool:
-    return True
-
-
 async def page_of_runs(
     trail: Steptrail,
     access: Access,
@@ -77,7 +75,7 @@ async def page_of_runs(
     *,
     after: str | None = None,
     limit: int = PAGE,
-    wanted: Callable[[RunSummary], bool] = _every,
+    wanted: Callable[[RunSummary], bool] = lambda _: True,
 ) -> RunPage:
     """Return a page of the runs that a query finds, that are `wanted`, and that a caller may see.
 
@@ -129,29 +127,23 @@ async def page_of_questions(trail: Steptrail, access: Access, *, after: str | No
 async def needs(trail: Steptrail, access: Access) -> Needs:
     """Return what somebody should look at, a page of each kind at most."""
     since = trail.clock.utc() - _LATELY_US
-
-    async def page(asked: IndexQuery, wanted: Callable[[RunSummary], bool]) -> RunPage:
-        return await page_of_runs(trail, access, asked, wanted=wanted)
-
+    page = partial(page_of_runs, trail, access)
     return Needs(
         questions=await page_of_questions(trail, access),
-        crashed=await page(IndexQuery(unless_leased=await trail.store.leased() or ()), lambda row: row.is_crashed),
-        paused=await page(IndexQuery(status=ExecutionStatus.PAUSED), lambda row: row.paused_by != CALLER),
-        failed=await page(IndexQuery(status=ExecutionStatus.FAILED), lambda row: row.updated_at >= since),
+        crashed=await page(
+            IndexQuery(unless_leased=await trail.store.leased() or ()), wanted=lambda row: row.is_crashed
+        ),
+        paused=await page(IndexQuery(status=ExecutionStatus.PAUSED), wanted=lambda row: row.paused_by != CALLER),
+        failed=await page(IndexQuery(status=ExecutionStatus.FAILED), wanted=lambda row: row.updated_at >= since),
     )
 
 
-async def runs_below(
-    trail: Steptrail, access: Access, stream: str, *, most: int = 100
-) -> tuple[Sequence[tuple[int, RunSummary]], bool]:
-    """Return the runs below one, each with its depth from 1 and before those below it, and whether there are more.
-
-    They are at most about `most`.
-    """
+async def runs_below(trail: Steptrail, access: Access, stream: str) -> tuple[Sequence[tuple[int, RunSummary]], bool]:
+    """Return some runs below one, each with its depth from 1 and before those below it, and whether there are more."""
     below: dict[str, list[RunSummary]] = {}
     level, count, is_cut = [stream], 0, False
-    while level and count < most:
-        page = await page_of_runs(trail, access, IndexQuery(parents=level), limit=most)
+    while level and count < _BELOW:
+        page = await page_of_runs(trail, access, IndexQuery(parents=level), limit=_BELOW)
         is_cut, rows = is_cut or page.after is not None, [row for row in page.rows if row.stream not in below]
         for row in reversed(rows):
             below.setdefault(row.parent.stream if row.parent is not None else "", []).append(row)
@@ -164,11 +156,6 @@ async def runs_below(
         found.append((depth, row))
         open_ones += [(depth + 1, each) for each in reversed(below.pop(row.stream, []))]
     return found, is_cut or bool(level)
-
-
-async def forks_of(trail: Steptrail, access: Access, stream: str) -> RunPage:
-    """Return the forks of a run that a caller may see, a short page of them."""
-    return await page_of_runs(trail, access, IndexQuery(forked_from=[stream]), limit=_FORKS)
 
 
 async def worker_of(store: EventStore, row: RunSummary) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from steptrail.domain.errors import StoreError, StoreIsStandby
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.interfaces.http.sse import End
 from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.runtime.kernel.ports import EventStore
@@ -28,7 +29,7 @@ _MOST_NAMED = 200
 
 
 async def hints(
-    store: EventStore, may_see: Callable[[], Awaitable[Access | None]], end: Callable[[], Awaitable[None]] | None = None
+    store: EventStore, may_see: Callable[[], Awaitable[Access | None]], end: End
 ) -> "AsyncGenerator[ServerSentEvent]":
     """Yield a beat first and every few seconds, and between them hints of what has grown.
 
@@ -45,13 +46,13 @@ async def hints(
         is_over = is_over or not isinstance(error, StoreIsStandby)
         changed.set()
 
-    async def ended(end: Callable[[], Awaitable[None]]) -> None:
+    async def ended() -> None:
         await end()
         over(None)
 
     try:
         watch = watch_log(store, lambda _: changed.set(), over)
-        ending = None if end is None else asyncio.create_task(ended(end))
+        ending = asyncio.create_task(ended())
         try:
             position, beat_at, access = await newest_position(store), now(), await may_see()
             while access is not None and not is_over:
@@ -71,8 +72,7 @@ async def hints(
                 if now() >= beat_at:
                     access = await may_see()
         finally:
-            if ending is not None:
-                ending.cancel()
+            ending.cancel()
             watch.leave()
     except StoreError:
         return

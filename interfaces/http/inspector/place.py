@@ -13,23 +13,37 @@ from steptrail.interfaces.http.inspector.bar_choice import BARS
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_KEPT = ("w", "bars")
-_NUMBERS = ("w", "d", "e", "at", "from")
 _SHOWN = ("w", "bars", "d", "e", "at", "from", "q", "first")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The page of a run. `path` is its address, `canonical` that of what it shows, wherever the run goes on to.
+    """The page of a run, and the part of the run that it is asked for.
 
-    `alone` are the addresses, by their word, of what is said of the run alone: its state, what is found in it, why it
-    stands so. `kept` says which bars are shown: what every link to another part of the page keeps.
+    `path` is its address, `canonical` that of what it shows, wherever the run goes on to. `alone` are the addresses, by
+    their word, of what is said of the run alone: its state, what is found in it, why it stands so.
+
+    The part is an execution by its number, an `event` that is shown whole, the event `until` which bars are drawn, that
+    of a `decision`, and the event `at` which the state is shown. None means the newest; no state is shown then. With
+    `since` the state comes with what is new since that event. `bars` says which bars are shown, one of `BARS`; None for
+    all.
     """
 
     path: str
     canonical: str
     alone: Mapping[str, str]
-    kept: Mapping[str, str]
+    execution: int | None
+    event: int | None
+    until: int | None
+    decision: int | None
+    at: int | None
+    since: int | None
+    bars: str | None
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        """Which bars are shown: what every link to another part of the page keeps."""
+        return {key: value for key, value in (("w", self.until), ("bars", self.bars)) if value is not None}
 
     def to(self, anchor: str = "", **given: object) -> str:
         """Return the address of a part of the page, with the bars that are shown now; None leaves something out."""
@@ -37,28 +51,29 @@ class Place:
 
 
 def place_of(request: "Request", row: RunSummary) -> Place:
-    """Return the address of the page of a run that a request is for, or is about."""
+    """Return the page of a run that a request is for, or is about. Raises `NotThere` for no execution of it."""
     root, name = request.scope.get("root_path", ""), quote(stream_name(row.stream), safe="")
-    number = execution_in(request, row)
+    number = number_of_path(request, "ordinal")
+    if number is not None and not 1 <= number <= row.executions:
+        raise NotThere
     of = "" if number is None else f"/{number}"
-    said: dict[str, str] = {key: str(value) for key in _NUMBERS if (value := number_in(request, key)) is not None}
-    if (bars := request.query_params.get("bars")) in BARS:
-        said["bars"] = bars
+    event, until, decision, at, since = (number_in(request, key) for key in ("e", "w", "d", "at", "from"))
+    bars = request.query_params.get("bars")
+    bars = bars if bars in BARS else None
+    said = {"w": until, "bars": bars, "d": decision, "e": event, "at": at, "from": since}
     pinned = f"/{number or row.executions}" if row.executions else ""
     return Place(
         path=f"{root}/runs/{name}{of}",
         canonical=_address(f"{root}/runs/{name}{pinned}", said),
         alone={word: f"{root}/{word}/{name}{of}" for word in ("state", "find", "why")},
-        kept={key: said[key] for key in _KEPT if key in said},
+        execution=number,
+        event=event,
+        until=until,
+        decision=decision,
+        at=at,
+        since=since,
+        bars=bars,
     )
-
-
-def execution_in(request: "Request", row: RunSummary) -> int | None:
-    """Return the number of the execution that an address names; None for the newest. Raises `NotThere`."""
-    number = number_of_path(request, "ordinal")
-    if number is not None and not 1 <= number <= row.executions:
-        raise NotThere
-    return number
 
 
 def _address(path: str, said: Mapping[str, object]) -> str:

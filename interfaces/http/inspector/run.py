@@ -17,6 +17,7 @@ from steptrail.interfaces.http.inspector.bar_choice import ChosenBars, chosen_ba
 from steptrail.interfaces.http.inspector.bars import drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
+from steptrail.interfaces.http.inspector.place import Place
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
 from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.python.explaining import Explainers, explained
@@ -34,25 +35,6 @@ _VOTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The part of a run that is asked for.
-
-    That is an execution by its number, an event that is shown whole, the event up to which bars are drawn, the event of
-    a decision, and the event after which the state is shown. None means the newest; no state is shown then. With
-    `since` the state comes with what is new since that event. `bars` says which bars are shown, one of `BARS`; None
-    for all.
-    """
-
-    execution: int | None = None
-    event: int | None = None
-    until: int | None = None
-    decision: int | None = None
-    at: int | None = None
-    since: int | None = None
-    bars: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The events of which bars are drawn. `before` and `behind` are where the next windows end; None for none."""
 
@@ -66,9 +48,9 @@ class Window:
 class RunView:
     """The contents of the page. `told` is None for a run that cannot be read; `damage` says why.
 
-    `above` is the run that began it, if the caller may see it, and `below` are those that it began, with their depth.
-    `fork_of` is the session that it was forked from, if the caller may see it, and `forked_at` after how many events of
-    that one. `fork_after` is the last event after which it can be forked itself; None where that cannot be told.
+    `above` is the run that began it, and `fork_of` the session that it was forked from, if the caller may see it;
+    `forked_at` says after how many events of that one. `fork_after` is the last event after which it can be forked
+    itself; None where that cannot be told.
     """
 
     row: RunSummary
@@ -81,7 +63,6 @@ class RunView:
     state: StateAt | None
     graph: GraphPicture | None
     above: RunSummary | None
-    below: Sequence[tuple[int, RunSummary]]
     fork_of: RunSummary | None
     forked_at: int | None
     fork_after: int | None
@@ -94,9 +75,8 @@ async def read_run(
     masking: Masking,
     *,
     store: str | None,
-    asked: Asked,
+    asked: Place,
     explainers: Explainers,
-    below: Sequence[tuple[int, RunSummary]],
 ) -> RunView:
     """Read what the page of a run shows.
 
@@ -127,7 +107,6 @@ async def read_run(
         state=state,
         graph=await graph_of(trail, row.stream, count),
         above=await _seen(trail, access, None if row.parent is None else row.parent.stream),
-        below=below,
         fork_of=await _seen(trail, access, row.fork_of),
         forked_at=agent.forked_from.version if agent is not None and agent.forked_from is not None else None,
         fork_after=None if agent is None or head is None or damage is not None else _fork_after(agent, head, records),
@@ -152,7 +131,7 @@ async def explanation_of(
 
 
 async def _window(
-    store: EventStore, stream: str, head: Told | None, count: int, asked: Asked
+    store: EventStore, stream: str, head: Told | None, count: int, asked: Place
 ) -> tuple[Window, Sequence[Recorded[Any]]]:
     """Return the window that is asked for, with its events: those of the execution, as far as they fit."""
     begin = head.events.get("started", 1) if head is not None else 1
@@ -172,7 +151,7 @@ async def _window(
     ), records
 
 
-async def _panel(store: EventStore, stream: str, head: Told | None, asked: Asked) -> DecisionPanel | None:
+async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place) -> DecisionPanel | None:
     """Return the decision that is asked for, or the last one that is told of."""
     version = asked.decision or (head.events.get("decision") if head is not None else None)
     if version is None or not stream.startswith(STREAM_PREFIX):

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
@@ -16,10 +17,10 @@ from steptrail.interfaces.http.inspector.comparing import Side, compare
 from steptrail.interfaces.http.inspector.counted import alike
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
-from steptrail.interfaces.http.inspector.lists import forks_of, runs_below
+from steptrail.interfaces.http.inspector.lists import page_of_runs, runs_below
 from steptrail.interfaces.http.inspector.minimap import minimap
-from steptrail.interfaces.http.inspector.place import execution_in, place_of
-from steptrail.interfaces.http.inspector.run import Asked, RunView, explanation_of, read_run
+from steptrail.interfaces.http.inspector.place import place_of
+from steptrail.interfaces.http.inspector.run import RunView, explanation_of, read_run
 from steptrail.interfaces.http.inspector.run_json import run_json
 from steptrail.interfaces.http.inspector.state import state_at
 from steptrail.interfaces.http.inspector.told import Told, told
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+_FORKS = 20
 _PART = 200_000
 """Characters of a large body on one page."""
 
@@ -50,49 +52,32 @@ class RunPages(Answering):
         self, request: "Request", access: Access, row: RunSummary, refused: Refused | None = None
     ) -> "Response":
         """Answer with the page of the run of a row. It says of a form of it that it was refused, if one was."""
-        place, number = place_of(request, row), execution_in(request, row)
+        place = place_of(request, row)
         below, is_cut = await runs_below(self.trail, access, row.stream)
         bill = await tree_bill(self.trail, self.counting, access, row, below, is_cut=is_cut)
         version, is_unsound = await self.trail.store.version(row.stream), self.explainers.is_unsound(row.stream)
-        forks = await forks_of(self.trail, access, row.stream)
+        forks = await page_of_runs(self.trail, access, IndexQuery(forked_from=[row.stream]), limit=_FORKS)
         tag = self.tag(request, version, is_unsound, row, below, bill, [each.stream for each in forks.rows])
-        asked = Asked(
-            execution=number,
-            event=number_in(request, "e"),
-            until=number_in(request, "w"),
-            decision=number_in(request, "d"),
-            at=number_in(request, "at"),
-            since=number_in(request, "from"),
-            bars=request.query_params.get("bars"),
-        )
         try:
-            view = await read_run(
-                self.trail,
-                access,
-                row,
-                self.masking,
-                store=self.store,
-                asked=asked,
-                explainers=self.explainers,
-                below=below,
-            )
+            given = (self.trail, access, row, self.masking)
+            view = await read_run(*given, store=self.store, asked=place, explainers=self.explainers)
         except ConfigurationError:
             raise NotThere from None
         head = view.told
         cards = [(question, self.card(question)) for question in head.questions] if head is not None else []
         others = None
         if head is not None and head.status.word == ExecutionStatus.FAILED.value:
-            others = await alike(self.counting, access, row, number)
+            others = await alike(self.counting, access, row, place.execution)
         steps = None
         if view.window.before or view.window.behind:
-            steps = await minimap(self.trail, self.counting, access, row, number)
-        shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "others": others, "minimap": steps}
+            steps = await minimap(self.trail, self.counting, access, row, place.execution)
+        shown: dict[str, Any] = {"run": view, "below": below, "cards": cards, "others": others, "minimap": steps}
         tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
-        tree |= {"forks": forks, "refused": refused}
-        tree["refused_at"] = None if refused is None else _form_of(refused, view)
-        status = HTTPStatus.OK if refused is None else refused.status
-        if refused is None:
-            tree["tag"] = tag
+        tree |= {"forks": forks, "refused": refused, "refused_at": None, "tag": tag}
+        status = HTTPStatus.OK
+        if refused is not None:
+            status = refused.status
+            tree |= {"refused_at": _form_of(refused, view), "tag": None}
         return self.shown(request, "run.html", status, page="run", here=place, **shown, **tree)
 
     async def find(self, request: "Request", access: Access) -> "Response":
@@ -111,7 +96,7 @@ class RunPages(Answering):
         from starlette.responses import Response
 
         row = await self.row(request, access)
-        number = execution_in(request, row)
+        number = place_of(request, row).execution
         try:
             explanation = await explanation_of(self.trail, row, number, self.explainers)
         except ConfigurationError:

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Collection
 from http import HTTPStatus
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -68,7 +68,7 @@ class Guarded:
         if len(named) != 1:
             return False
         host = _without_port(named[0]).casefold()
-        return host in self._hosts or _is_address(host)
+        return host in self._hosts or _address(host) is not None
 
 
 class TokenDoor:
@@ -117,10 +117,8 @@ def _cookie_of(connection: "HTTPConnection") -> str:
 
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine can reach a host."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _without_port(host: str) -> str:
@@ -129,9 +127,8 @@ def _without_port(host: str) -> str:
     return host.rpartition(":")[0] or host if ":" in host else host
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(host)
+        return ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None

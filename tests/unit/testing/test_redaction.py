@@ -16,8 +16,7 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, ToolCallPart, ToolResultPart
-from steptrail.interfaces.python.flow_recording import FlowRecording
-from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.recording import FlowRecording, Recording
 from steptrail.interfaces.python.redaction import REDACTED, redact, redact_flow
 from steptrail.projections import project_decisions
 from steptrail.runtime.agent.request import recorded_requests

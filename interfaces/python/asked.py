@@ -1,0 +1,59 @@
+"""The arguments with which a trail is asked to run something, but who is to answer and who is told of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steptrail.domain.agent.commands import Start
+from steptrail.domain.agent.ids import SessionId, checked_session_id
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.given import a_context, a_history, a_message
+from steptrail.runtime.kernel.ids import session_or_unnamed
+
+if TYPE_CHECKING:
+    from steptrail.domain.flow.envelope import Artifact
+    from steptrail.domain.flow.options import RunOptions
+
+
+class Asked(NamedTuple):
+    """The arguments of `Steptrail.run`, but the agent or workflow and who is told of what happens."""
+
+    input: Any
+    session: str | None
+    by: str
+    key: str | None
+    context: Any
+    metadata: dict[str, JsonValue] | None
+    parent: ParentRef | None
+    new: bool
+    history: Sequence[Message]
+    options: "RunOptions | None"
+    vars: Mapping[str, object] | None
+    messages: Sequence[Message]
+    artifacts: "Sequence[Artifact]"
+
+    def session_id(self) -> SessionId:
+        """Return the id that was given, that of a session for the key, or a new one."""
+        return checked_session_id(session_or_unnamed(self.session, self.key))
+
+    def of_agent(self, agent: AnyAgent, worker: str | None) -> Start:
+        """Return the command to an agent. Raises `ConfigurationError` for what does not fit or is for workflows."""
+        said = a_message(self.input)
+        for name in ("options", "vars", "messages", "artifacts"):
+            if getattr(self, name):
+                raise ConfigurationError(f"an agent is run without `{name}`: that is for workflows")
+        return Start(
+            input=said,
+            agent=agent.snapshot,
+            worker=worker,
+            by=self.by,
+            key=self.key,
+            metadata=self.metadata or {},
+            parent=self.parent,
+            context=a_context(agent, self.context),
+            history=a_history(self.history),
+            new=self.new,
+        )
