@@ -27,7 +27,7 @@ from steptrail.domain.shared.approvals import Approval
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
     """Tell whether people have to answer before the call can start whose turn it is."""
-    return _demand(execution, first) is not None or any(call.phase is CallPhase.ASKING for call in step.calls)
+    return _demand(execution, first) is not None or CallPhase.ASKING in [call.phase for call in step.calls]
 
 
 def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeople:

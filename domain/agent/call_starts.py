@@ -27,7 +27,7 @@ def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy 
     if execution is None:
         return ()
     for each in calls:  # checked for all before any starts, because the error would cut off those that run
-        if each.phase in CANCELLABLE:
+        if each.phase in CANCELLABLE and each.phase is not CallPhase.NEW:  # no digest of a new one is recorded yet
             refuse_altered(each, state)
     made, events = dict(execution.tool_calls), list[AgentEvent]()
     for position in positions:

@@ -5,7 +5,12 @@ together. Calls that an earlier segment left in doubt are closed first. Then cal
 run at the same time form a group. The hooks about all calls of a group run before the first of them starts, and the
 calls after a group wait until the last of it has ended. A call that a person must approve runs alone. When it is the
 turn of such a call, all questions about the calls that are left are asked, and the run waits until none is open.
+
+A reply may ask for thousands of calls, and what is due is asked again after each of them. So calls for which nothing is
+due are passed over by their phase alone.
 """
+
+from collections.abc import Iterable
 
 from steptrail.domain.agent.asking import ask, must_ask
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
@@ -28,13 +33,20 @@ from steptrail.domain.inference import FinishReason
 _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, CallPhase.RETRYING})
 """The phases in which a call may start next. In the other phases, a call has ended or waits for something."""
 
+_RAN = frozenset({CallPhase.COMPLETED, CallPhase.FAILED, CallPhase.RETRYABLE, CallPhase.INTERRUPTED})
+"""The phases in which hooks run after a call. A call that did not run has none."""
+_TO_COME = CANCELLABLE - {CallPhase.ANSWER}
+"""The phases in which a call waits for its turn. `answer_to_judge` says what is due for an answer."""
+_DUE = _TO_COME | {CallPhase.PARKED}
+_UNSETTLED = _TO_COME | {CallPhase.RUNNING, CallPhase.IN_DOUBT}
+
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
     """Return the next effect for the tool calls of the step; None when all calls have ended."""
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
     stopping, phases = execution.stop_request, {call.phase for call in step.calls}
-    if (forbidden := _forbidden(step)) is not None:
+    if (step.forbidden_by is not None or CallPhase.FORBIDDEN in phases) and (forbidden := _forbidden(step)) is not None:
         return forbidden
     if CallPhase.IN_DOUBT in phases:
         in_doubt = _in_phase(step, CallPhase.IN_DOUBT)
@@ -43,28 +55,25 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
         return ScheduleToolRetry(_in_phase(step, CallPhase.RETRYABLE)[0].position)
     if CallPhase.RUNNING in phases:
         running = _in_phase(step, CallPhase.RUNNING)
-        return _run(execution, step, _group(execution, step, running[0]), running, now)
+        return _run(execution, step, running[0], running, now)
+    hooked = _due_hooks_after(execution, step) if execution.agent.hooks else set[int]()
     for call in step.calls:
-        match call.phase:
-            case CallPhase.PARKED:
-                return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
-            case CallPhase.COMPLETED if call.is_answer:
-                pass
-            case CallPhase.COMPLETED | CallPhase.FAILED | CallPhase.RETRYABLE | CallPhase.INTERRUPTED:
-                if (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
-                    # A crash may have cut off calls of the same group. They run again before these hooks, because
-                    # without the crash they would have ended before them.
-                    late = _due_beside(execution, step, call) if stopping is None else None
-                    return hooks if late is None else _begin(execution, step, late, now, recorded_at)
-            case CallPhase.BLOCKED | CallPhase.DENIED | CallPhase.CANCELLED:
-                pass  # it did not run, so there are no hooks after it
-            case CallPhase.ANSWER | CallPhase.REJECTED:
-                pass  # no tool runs; `answer_to_judge` says what is due for it
-            case _:
-                if stopping is not None:
-                    return _cancel_pending(step, f"{stopping.by} stopped the run")
-                return _begin(execution, step, call, now, recorded_at)
-    return None
+        if call.phase in _DUE or call.position in hooked:
+            break
+    else:
+        return None
+    if call.phase is CallPhase.PARKED:
+        return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
+    if call.phase in _RAN:
+        # A crash may have cut off calls of the same group. They run again before these hooks, because without the
+        # crash they would have ended before them.
+        late = _due_beside(execution, step, call) if stopping is None else None
+        if late is None:
+            return RunHooks(HookType.POST_TOOL_USE, step.number, call.position)
+        return _begin(execution, step, late, now, recorded_at)
+    if stopping is not None:
+        return _cancel_pending(step, f"{stopping.by} stopped the run")
+    return _begin(execution, step, call, now, recorded_at)
 
 
 def _in_phase(step: StepFold, phase: CallPhase) -> list[ToolExecution]:
@@ -83,40 +92,48 @@ def _forbidden(step: StepFold) -> Record | None:
 
 def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int, recorded_at: int) -> Effect:
     """Return the next effect for the group that begins with `first`: hooks, questions, the start, or a wait."""
-    group, asks = _group(execution, step, first), must_ask(execution, step, first)
-    # A hook may hold, change or block any call that is left, so all their hooks run before the questions are asked.
-    left = [call for call in step.calls if call.phase in CANCELLABLE and not call.is_answer]
-    for call in left if asks else group:
-        if (hooks := _hooks_before(execution, step, call)) is not None:
-            return hooks
+    asks = must_ask(execution, step, first)
+    if execution.agent.hooks:
+        # A hook may hold, change or block any call that is left, so all their hooks run before the questions are asked.
+        soon = [call for call in step.calls if call.phase in _TO_COME] if asks else _group(execution, step, first)
+        if hooked := _without_hooks(execution, HookType.PRE_TOOL_USE, step, soon):
+            return RunHooks(HookType.PRE_TOOL_USE, step.number, hooked[0].position)
     if asks:
         return ask(execution, step, now)
     if first.phase is CallPhase.HELD and (refused := no_room_for(execution, first)) is not None:
         return Record((refused,))  # nobody is asked about it, and without a yes it cannot start
-    free = [call for call in group if call.phase is not CallPhase.SUSPENDED]
-    for place, call in enumerate(free):
-        if call.due_at is None or call.due_at <= recorded_at:
-            return _run(execution, step, free[place:], [], now)
-    if free:
-        due_at, position = min((call.due_at or 0, call.position) for call in free)
+    later: list[tuple[int, int]] = []
+    for call in _group(execution, step, first):
+        if call.phase is not CallPhase.SUSPENDED:
+            if call.due_at is None or call.due_at <= recorded_at:
+                return _run(execution, step, call, [], now)
+            later.append((call.due_at, call.position))
+    if later:
+        due_at, position = min(later)
         return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
-    return Record((_wait_for_children(group),))
+    return Record((_wait_for_children([*_group(execution, step, first)]),))
 
 
 def _run(
-    execution: ExecutionFold, step: StepFold, group: list[ToolExecution], running: list[ToolExecution], now: int
+    execution: ExecutionFold, step: StepFold, first: ToolExecution, running: list[ToolExecution], now: int
 ) -> RunCalls:
-    """Return the start of the calls of the group that are due, beside those that run, up to the limit of both."""
+    """Return the start of the calls that are due in the group from `first` on, up to the limit with those that run."""
     positions = tuple(call.position for call in running)
     room, deadline = execution.agent.limits.max_concurrent_tools - len(running), deadline_of(execution, step, now)
     if room <= 0 or execution.stop_request is not None or execution.pause_request is not None:
         return RunCalls(running=positions, deadline=deadline)
-    # A call whose hooks have not run yet is skipped: the hooks of a whole group run before any call of it starts.
-    ready = [call for call in group if call.phase in _STARTABLE and _hooks_before(execution, step, call) is None]
-    due = [call.position for call in ready if call.due_at is None or call.due_at <= now]
-    later = [call.due_at for call in ready if call.due_at is not None and call.due_at > now]
-    until = min(later, default=None) if len(due) < room else None
-    return RunCalls(tuple(due[:room]), positions, until, deadline)
+    due, later, hooks = list[int](), list[int](), execution.agent.hooks
+    for call in _group(execution, step, first):
+        # A call whose hooks have not run yet is skipped: the hooks of a whole group run before any call of it starts.
+        skip = hooks and _without_hooks(execution, HookType.PRE_TOOL_USE, step, [call])
+        if call.phase in _STARTABLE and not skip:
+            if call.due_at is not None and call.due_at > now:
+                later.append(call.due_at)
+            else:
+                due.append(call.position)
+                if len(due) == room:
+                    return RunCalls(tuple(due), positions, None, deadline)
+    return RunCalls(tuple(due), positions, min(later, default=None), deadline)
 
 
 def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
@@ -128,11 +145,11 @@ def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
 
 def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> list[ToolExecution]:
     """Return the calls from `first` on that are not settled and may run at the same time."""
-    group = [first]
-    if _may_run_beside_others(execution, first):
-        for call in step.calls[first.position + 1 :]:
-            if not call.is_settled and not call.is_answer:
-                if not _may_run_beside_others(execution, call):
+    group, after = [first], step.calls[first.position + 1 :]
+    if after and first.hold is None and first.call.name in (tools := _beside_others(execution, step)):
+        for call in after:
+            if call.phase in _UNSETTLED:
+                if call.hold is not None or call.call.name not in tools:
                     break
                 group.append(call)
     return group
@@ -140,32 +157,44 @@ def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> li
 
 def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) -> ToolExecution | None:
     """Return the first call that is due and belongs to the same group as `ended`; None when there is none."""
+    tools = _beside_others(execution, step)
     for call in step.calls[ended.position :]:
         if call.is_answer:
             continue
-        if not _may_run_beside_others(execution, call):
+        if call.hold is not None or call.call.name not in tools:
             return None
         if call.phase in CANCELLABLE:
             return call
     return None
 
 
-def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> bool:
-    spec = execution.agent.tool(call.name)
-    if spec is None or spec.approval is not None or call.hold is not None:
-        return False
-    return spec.may_run_beside_others and execution.agent.limits.max_concurrent_tools > 1
+def _beside_others(execution: ExecutionFold, step: StepFold) -> frozenset[str]:
+    """Return the names of the tools of the step whose calls may run at the same time as their neighbours."""
+    agent, called = execution.agent, {call.call.name for call in step.calls}
+    if agent.limits.max_concurrent_tools <= 1:
+        return frozenset()
+    asked_for = [spec for spec in agent.tools if spec.name in called]
+    return frozenset(spec.name for spec in asked_for if spec.approval is None and spec.may_run_beside_others)
 
 
-def _hooks_before(execution: ExecutionFold, step: StepFold, call: ToolExecution) -> RunHooks | None:
-    """Return the hooks that are due before the call; None after its first start, because they have run by then."""
-    return _hooks(execution, HookType.PRE_TOOL_USE, step, call) if call.attempt == 0 else None
+def _without_hooks(
+    execution: ExecutionFold, hook_type: HookType, step: StepFold, calls: Iterable[ToolExecution]
+) -> list[ToolExecution]:
+    """Return the calls for which hooks are due. Those before a call run before its first start only."""
+    if not execution.agent.has_hooks(hook_type):
+        return []
+    ran, is_before = execution.hooks_ran, hook_type is HookType.PRE_TOOL_USE
+    return [
+        call
+        for call in calls
+        if (hook_type, step.number, call.position) not in ran and not (is_before and call.attempt)
+    ]
 
 
-def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
-    agent, ran = execution.agent, execution.hooks_ran
-    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in ran
-    return RunHooks(hook_type, step.number, call.position) if due else None
+def _due_hooks_after(execution: ExecutionFold, step: StepFold) -> set[int]:
+    """Return the positions of the calls that have run, and after which hooks are due."""
+    ran = [call for call in step.calls if call.phase in _RAN and not call.is_answer]
+    return {call.position for call in _without_hooks(execution, HookType.POST_TOOL_USE, step, ran)}
 
 
 def _cancel_pending(step: StepFold, reason: str) -> Record | None:

@@ -96,6 +96,7 @@ class Journal(Generic[S, E]):
         self._committed, self._head = state, head
         self._stands = machine.control.standing(state)
         self._overlay: list[Recorded[E]] = []
+        self._harmless = 0
         self.asked = state
         """The state for which the machine was asked last. Do not keep it: the next `record` may change it in place."""
         self._state, self._is_shown = state, True
@@ -273,7 +274,7 @@ class Journal(Generic[S, E]):
         if self._segment is not None and self._opened_by is None:
             self._opened_by = head.commit_id
         before, stored = self._committed, self._overlay
-        self._overlay = []
+        self._overlay, self._harmless = [], 0
         self._outcomes.clear()
         stood = self._stands
         self._is_at(self._state, end, stands)
@@ -310,7 +311,7 @@ class Journal(Generic[S, E]):
         before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
         # What was to follow our opening has not met the outside world.
         facts = [] if self.is_opening else [record for record in before if is_fact(record.event)]
-        self._overlay = []
+        self._overlay, self._harmless = [], 0
         if is_lost:
             # The state stays ours until `report_late`: what is in flight ends in it, and is over in the new owner's.
             newest = machine.segment(self._committed)
@@ -350,7 +351,10 @@ class Journal(Generic[S, E]):
 
         That is so for what opens the segment, and for what the outside world knows of.
         """
-        return self.is_opening or any(is_world_fact(record.event) for record in self._overlay)
+        if self.is_opening or any(is_world_fact(record.event) for record in self._overlay[self._harmless :]):
+            return True
+        self._harmless = len(self._overlay)  # what many hooks left behind is not looked at again before each of them
+        return False
 
     async def has_news(self) -> bool:
         """Tell whether another process has appended. This is quick."""

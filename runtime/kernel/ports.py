@@ -59,6 +59,7 @@ class EventStore(Protocol):
         """Return the records after a version, at most `limit`; an unknown stream is empty.
 
         If `after` is a head, whole commits are returned, at most `limit` records of them or one commit that is longer.
+        With a limit they may be fewer, so that large ones are not all held at once: `is_end` says whether more follow.
         Their digests are verified from that head on; everything that leads to an effect is read in this way. Raises
         `CorruptRecord`.
         """
@@ -168,7 +169,7 @@ class EventStore(Protocol):
         heads: bool = True,
         is_lazy: bool = False,
     ) -> LogPage:
-        """Return what `log` yields after `after`, at most `limit` records, in one piece.
+        """Return what `log` yields after `after`, at most `limit` records, in one piece; fewer when they are large.
 
         With `heads` False records may come without the heads of their commits, which is quicker. A lazy page reads each
         record when it is asked for, in that thread, and may block.

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
-from ag_ui.core import Event, RunAgentInput
+from ag_ui.core import Event, MessagesSnapshotEvent, RunAgentInput
 from pydantic import BaseModel
 from starlette.requests import Request
 
@@ -16,6 +17,7 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.usage import Usage
 from steptrail.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from steptrail.events import ExecutionStarted
+from steptrail.interfaces.http.agui.conversation import wire_messages
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
@@ -94,6 +96,26 @@ async def test_history_begins_a_session_without_instructions_and_does_not_count_
         last = [message.text for message in model.requests[-1].messages]
         assert "made up" not in last
         assert last[-1] == "really?"
+
+
+@pytest.mark.parametrize("count", [10, 1_000])
+async def test_only_a_long_conversation_is_put_together_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    made_in = list[int]()
+
+    def noted(*args: Any, **settings: Any) -> Any:
+        made_in.append(threading.get_ident())
+        return wire_messages(*args, **settings)
+
+    earlier = [{"id": f"h{n}", "role": ("user", "assistant")[n % 2], "content": f"{n}"} for n in range(count)]
+    async with trail_of() as trail, front(trail, agent_of(["done"]).build()) as page:
+        await page.run(*earlier, user("go", "m"))
+        monkeypatch.setattr("steptrail.interfaces.http.agui.fold.wire_messages", noted)
+        events = await page.run()
+    (shown,) = [event for event in events if isinstance(event, MessagesSnapshotEvent)]
+    assert len(shown.messages) == count + 2
+    assert (made_in[0] == threading.get_ident()) == (count < 100)
 
 
 async def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:

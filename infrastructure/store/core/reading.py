@@ -21,6 +21,26 @@ from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.kinds import KINDS
 
 _PAGE = 500
+_MOST_BYTES = 8 << 20
+"""How many bytes of large bodies are held for a reader at once, and the record that they come to an end with."""
+
+
+class _Bodies:
+    """Fetches the bodies of events, and counts their bytes."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._fetch, self._bytes = recorder.auxiliary.body, 0
+
+    def __call__(self, digest: bytes) -> bytes | None:
+        """Return the stored body of a digest, or None when there is none."""
+        body = self._fetch(digest)
+        self._bytes += len(body or b"")
+        return body
+
+    @property
+    def are_many(self) -> bool:
+        """Whether a page that has so many of them is to end."""
+        return self._bytes >= _MOST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +91,7 @@ def read_sound(recorder: Recorder, stream: str, after: StreamHead, limit: int | 
     """Return the records of whole commits after a head.
 
     The digest chain proves that they are what was appended after that head; otherwise `CorruptRecord` is raised. They
-    are at most `limit`, or one commit that is longer.
+    are at most `limit`, or one commit that is longer; with a limit they are fewer when their bodies are large.
     """
     rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
     if rows and rows[-1].topic == Erased.TYPE:
@@ -91,13 +111,17 @@ def read_sound(recorder: Recorder, stream: str, after: StreamHead, limit: int | 
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     digest: bytes | None = after.digest
-    fetch = recorder.auxiliary.body
+    fetch = _Bodies(recorder)
     with collector_off():
         for expected, row in enumerate(rows, after.version + 1):
             version, topic = row.version, row.topic
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
             if row.commit_id is not None:
+                if fetch.are_many and limit is not None:
+                    del rows[len(records) :]
+                    is_end = False
+                    break
                 head, digest = _head(stream, version, topic, row.commit), row.digest
             records.append(read_record(fetch, stream, version, topic, row.at, row.state, head, row.content))
     if (fault := verify_chain(stream, rows, None, after=after)) is not None:
@@ -169,22 +193,30 @@ def read_log(
 ) -> LogPage:
     """Return what rows hold that stand after position `after`, at most `limit`, in the order they were stored.
 
+    They are fewer when their bodies are large, unless the page is lazy: that holds none of them.
     Rows without the heads of their commits become records without them. Calls `on_damage` with the error of each that
     cannot be read.
     """
-    items = _items(recorder, rows, after, on_damage)
+    bodies = _Bodies(recorder)
+    items = _items(bodies, rows, after, on_damage)
+    read: list[LogEntry | CorruptRecord] = []
+    if not is_lazy:
+        for item in items:
+            read.append(item)
+            if bodies.are_many:
+                rows, limit = rows[: len(read)], min(limit, len(read))
+                break
     reached = max((row[0] for row in rows), default=after)
-    return LogPage(items if is_lazy else [*items], len(rows), reached, len(rows) < limit)
+    return LogPage(items if is_lazy else read, len(rows), reached, len(rows) < limit)
 
 
 def _items(
-    recorder: Recorder, rows: Iterable[LogRow], after: int, on_damage: Callable[[CorruptRecord], None]
+    fetch: _Bodies, rows: Iterable[LogRow], after: int, on_damage: Callable[[CorruptRecord], None]
 ) -> Iterator[LogEntry | CorruptRecord]:
     """Yield rows of the log as entries, or as errors, each when it is asked for. Positions never fall."""
     reached = after
     of: list[str | int | None] = []
     head: CommitHead | None = None
-    fetch = recorder.auxiliary.body
     for row in rows:
         position, stream, version, topic, at, state, content, *commit = row
         try:
@@ -245,7 +277,7 @@ async def entries_of(
                 on_corrupt(item)
         if page.is_end:
             return
-        after, left = page.reached, left - _PAGE
+        after, left = page.reached, left - page.size
 
 
 def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:

@@ -7,6 +7,7 @@ the answer follows the session, from wherever it stands, until it rests.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from steptrail.domain.agent.events import AgentEvent
@@ -37,6 +38,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -48,6 +50,8 @@ _log = logging.getLogger("steptrail")
 _STANDARD = AguiConfig()
 _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
 """For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
+_LONG = 500
+"""So many messages take longer to put together than a thread takes to begin."""
 _BEAT = ": \n\n"
 
 
@@ -154,7 +158,8 @@ class AguiApp(Closing):
             if wanted.says:
                 contiguous = bool(first) and first[0].version == before.version + 1
                 state = evolve_all(before, first) if contiguous else await self._trail.session(given.thread_id).state()
-        fold = AguiFold(
+        make = partial(
+            AguiFold,
             state,
             run_id=given.run_id,
             config=self._config,
@@ -162,6 +167,8 @@ class AguiApp(Closing):
             protocol_version=given.protocol_version,
             since=before,
         )
+        # A long conversation takes tenths of a second to put together, for which all others in the loop would wait.
+        fold = await run_in_thread(make, name="steptrail-agui") if len(state.messages) > _LONG else make()
 
         def stream(end: End) -> AsyncGenerator[bytes]:
             return _with_comments(watched(self._trail, fold, self._work, end, joins=is_known), self._heartbeat)

@@ -5,12 +5,14 @@ with the same messages as one that loads the session. Text of a reply that broke
 """
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, MetadataChanged, StepCompleted
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
@@ -67,6 +69,7 @@ class AguiFold:
         self._run_id, self._client, self._protocol_version = run_id, client, protocol_version
         self._told: Conversation
         self._count, self._queued, self._answered = 0, 0, set[int]()
+        self._calls: list[ToolExecution] = []
         self._reply: ReplyShown | None = None
         self._steps: list[str] = []
         self._subagents = SubagentsShown()
@@ -210,10 +213,12 @@ class AguiFold:
         if step is None:
             self._answered.clear()
             return events
-        for call in step.calls:
-            if call.position not in self._answered and has_ended(call):
+        # Of the thousands of calls that a reply may ask for, an event changes few.
+        for call, before in zip(step.calls, chain(self._calls, repeat(None)), strict=False):
+            if call is not before and call.position not in self._answered and has_ended(call):
                 origin = origin_of_call(call, at=state.as_of, execution=state.fold.executions, step=step.number)
                 events += self._call_ended(call.position, call.message(), origin)
+        self._calls = [*step.calls]
         return events
 
     def _replied(self, message: Message, origin: MessageOrigin) -> "list[Event]":

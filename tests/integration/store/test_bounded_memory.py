@@ -28,13 +28,14 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.archive import Archived, archive_streams, file_of
+from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 
@@ -125,6 +126,35 @@ async def test_an_archive_is_written_and_proved_without_the_session_in_memory(tm
         tracemalloc.stop()
     assert Archived.load(file_of(tmp_path, STREAM)).events == head.version
     assert peak < STEPS * LARGE / 2
+    await store.close()
+
+
+async def test_what_is_read_at_once_is_few_records_when_they_are_large(tmp_path: Path) -> None:
+    store, head, count, size = (
+        open_store(f"sqlite:///{tmp_path / 'runs.db'}", durability="normal"),
+        EMPTY_STREAM,
+        80,
+        1 << 20,
+    )
+    for number in range(count):
+        event = ToolExecutionCompleted(position=0, result=f"{number} {'x' * size}", duration_seconds=0.5)
+        head = await store.append(
+            STREAM, head, Commit(CommitHead(commit_id=f"c{number}", actor="me"), ((number, event),))
+        )
+    versions, ends = list[int](), list[StreamHead]()
+    tracemalloc.start()
+    try:
+        async for entry in store.log():
+            versions.append(entry.record.version)
+        async for records, end in pages(AGENT, store, STREAM, after=EMPTY_STREAM):
+            versions += [record.version for record in records]
+            ends.append(end)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert versions == [*range(1, count + 1)] * 2
+    assert ends[-1] == head
+    assert peak < count * size / 2
     await store.close()
 
 

@@ -14,15 +14,15 @@ from types import FrameType
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, HookType, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, StepStarted
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.testing import ScriptedModel, call
+from steptrail.testing import ScriptedModel, call, calls
 from tests.integration.store.kit import opened
-from tests.runner.kit import HandClock
+from tests.runner.kit import HandClock, hook
 
 EARLY, LATE = 10, 500
 
@@ -100,33 +100,45 @@ async def see(what: str) -> str:
     return f"saw {what}"
 
 
-async def counted(path: Path, steps: int) -> Counter[str]:
-    """Run so many steps where every disk is quick; return how often functions of Python were called, by name."""
-    calls: Counter[str] = Counter()
+async def counted(path: Path, *script: ModelReply, hooks: Sequence[HookType] = ()) -> Counter[str]:
+    """Run these steps where every disk is quick; return how often functions of Python were called, by name."""
+    called: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call":
-            calls[frame.f_code.co_name] += 1
+            called[frame.f_code.co_name] += 1
 
-    script = [call("see", what="tea") for _ in range(steps)]
     builder = AgentBuilder("x").with_model(ScriptedModel([*script, "done"])).with_tools(see)
-    agent = builder.with_max_steps(steps + 1).with_max_tokens(None).with_timeout(3600).build()
+    for each in hooks:
+        builder = builder.with_hook(each, hook("nothing", lambda _: None))
+    agent = builder.with_max_steps(len(script) + 1).with_max_tokens(None).with_timeout(3600).build()
     async with Steptrail(Environment(store=opened(path, quick=inf, durability="normal"))) as trail:
         sys.setprofile(note)
         try:
             await trail.run(agent, "go", session="s")
         finally:
             sys.setprofile(None)
-    return calls
+    return called
 
 
 def test_a_step_takes_two_tasks_four_turns_of_the_loop_no_timer_and_760_calls(tmp_path: Path) -> None:
     few, many = 20, 70
-    short = asyncio.run(counted(tmp_path / "short.db", few))
-    calls = asyncio.run(counted(tmp_path / "long.db", many))
+    step = call("see", what="tea")
+    short = asyncio.run(counted(tmp_path / "short.db", *[step] * few))
+    calls = asyncio.run(counted(tmp_path / "long.db", *[step] * many))
     calls.subtract(short)
     steps = many - few
     assert calls["create_task"] <= 2.5 * steps
     assert calls["_run_once"] <= 4.5 * steps
     assert calls["call_at"] <= 0.5 * steps
     assert calls.total() <= 760 * steps
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_call_costs_the_same_however_many_others_the_reply_has(tmp_path: Path, hooked: bool) -> None:
+    hooks = [HookType.PRE_TOOL_USE, HookType.POST_TOOL_USE] if hooked else []
+    few, some, many = (
+        asyncio.run(counted(tmp_path / f"{count}.db", calls(*[("see", {"what": "tea"})] * count), hooks=hooks)).total()
+        for count in (100, 200, 400)
+    )
+    assert many - some <= 2.1 * (some - few)

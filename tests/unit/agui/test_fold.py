@@ -7,10 +7,12 @@ from ag_ui.core import Event, RunFinishedEvent, TextMessageContentEvent
 
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.events import InferenceCompleted, InferenceStarted
+from steptrail.interfaces.http.agui.conversation import has_ended
 from steptrail.live import ReplyDelta, UpdatesLost
 from steptrail.models import FinishReason, ModelReply, Usage
-from steptrail.testing import Reply, call, say
+from steptrail.testing import Reply, call, calls, say
 from tests.runner.kit import agent_of, run
 from tests.unit.agui.client import Client
 
@@ -67,6 +69,21 @@ async def test_another_text_than_was_seen_is_corrected() -> None:
     assert kinds.count("MESSAGES_SNAPSHOT") == 2
     assert "This is not it" not in contents(client)
     assert contents(client)[-1] == "Three."
+
+
+async def test_an_event_has_only_the_calls_looked_at_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[int]()
+
+    def noted(call: ToolExecution) -> bool:
+        looked[-1] += 1
+        return has_ended(call)
+
+    monkeypatch.setattr("steptrail.interfaces.http.agui.fold.has_ended", noted)
+    for count in (20, 40, 80):
+        looked.append(0)
+        client, _ = await told([calls(*[("add", {"a": 1, "b": 1})] * count), "Done."])
+        assert contents(client)[-1] == "Done."
+    assert looked[2] - looked[1] == 2 * (looked[1] - looked[0])
 
 
 async def test_text_of_a_reply_that_broke_off_is_taken_back() -> None:
