@@ -187,6 +187,7 @@ class EventStore(SnapshotStore, Protocol):
         """Return the last position of the log, and the newest version of each stream that has records after `after`.
 
         Records of these streams up to that position can be read from now on. Decodes nothing, so damage is not noticed.
+        A position before `after` means that the log does not reach there: an older one has taken its place.
         """
         ...
 
