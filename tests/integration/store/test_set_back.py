@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from steptrail import Agent, Steptrail
+from steptrail.broadcasting import Broadcaster
 from steptrail.domain.errors import StoreSetBack
 from steptrail.testing import call
 from tests.harness.postgres_server import PostgresServer
+from tests.integration.broadcast.transports import KeepingTransport
 from tests.runner.kit import agent_of
 from tests.trail.workers import Desk, ended, until
 
@@ -109,3 +111,20 @@ async def test_given_a_worker_whose_sessions_are_set_back_then_it_carries_on_wha
         async with Steptrail.open(url) as other:
             await other.start(serving(desk), "three", session="s")
         await ended(trail, "s")
+
+
+async def test_given_a_broadcaster_whose_log_is_set_back_then_it_tells_what_comes_from_the_place_that_was_kept_there(
+    postgres_server: PostgresServer, postgres_database: str, desk: Desk
+) -> None:
+    url, transport = postgres_server.url(postgres_database), KeepingTransport()
+    async with (
+        with_a_run_to_lose(postgres_server, postgres_database, desk) as put_back,
+        Steptrail.open(url) as trail,
+        Broadcaster(trail, transport) as broadcaster,
+    ):
+        for session in ("lost", "lost2"):
+            await trail.run(serving(desk), "two", session=session)
+        await broadcaster.caught_up()
+        await asyncio.to_thread(put_back)
+        await trail.run(serving(desk), "three", session="new")
+        await until(lambda: any(each.session_id == "new" for each in transport.sent))
