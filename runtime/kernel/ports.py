@@ -75,7 +75,7 @@ class EventStore(SnapshotStore, Protocol):
 
         If `after` is a head, whole commits are returned, at most `limit` records of them or one commit that is longer.
         Their digests are verified from that head on; everything that leads to an effect is read in this way. Raises
-        `CorruptRecord`.
+        `CorruptRecord`, and `StoreSetBack` where the stream is sound and has no such head.
         """
         ...
 

@@ -1,11 +1,14 @@
 """A store that is put back to an older state while processes have it open, as by a server that lacks the last commits.
 
-The database is exchanged for a copy of it, so that each process meets the copy with its next connection.
+The database of a server is exchanged for a copy of it, so that each process meets the copy with its next connection. A
+file is restored in its place, as SQLite's `.restore` does.
 """
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +131,27 @@ async def test_given_a_broadcaster_whose_log_is_set_back_then_it_tells_what_come
         await asyncio.to_thread(put_back)
         await trail.run(serving(desk), "three", session="new")
         await until(lambda: any(each.session_id == "new" for each in transport.sent))
+
+
+async def test_given_a_file_that_is_restored_in_place_then_no_session_is_written_into_another(
+    tmp_path: Path, desk: Desk
+) -> None:
+    def copy(source: str, target: str) -> None:
+        with closing(sqlite3.connect(tmp_path / source)) as one, closing(sqlite3.connect(tmp_path / target)) as other:
+            one.backup(other)
+
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Steptrail.open(url) as trail:
+        await trail.run(serving(desk), "one", session="s")
+        copy("runs.db", "backup.db")
+        for session in ("lost", "lost2", "s"):
+            await trail.run(serving(desk), "two", session=session)
+        copy("backup.db", "runs.db")
+        async with Steptrail.open(url) as other:
+            await other.run(serving(desk), "three", session="other")
+        with pytest.raises(StoreSetBack):
+            await trail.run(serving(desk), "four", session="lost")
+        for session in ("lost", "s"):
+            await trail.run(serving(desk), "four", session=session)
+        assert {row.session_id for row in await trail.runs()} == {"s", "other", "lost"}
+        assert [await trail.store.verify(stream) for stream in await trail.store.all_streams()] == [None] * 3
