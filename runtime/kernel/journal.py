@@ -163,7 +163,7 @@ class Journal(Generic[S, E]):
     async def _go_on(self) -> bool:
         """Take what others have appended for what is stored, and return whether one of them is a new owner.
 
-        Raises `StoreSetBack` when there is nothing: whoever goes on would meet the same conflict again, for ever.
+        Raises `StoreSetBack` when there is nothing: the next try would meet the same conflict, and so would all others.
         """
         state, head, is_lost = await self._with_news()
         if head == self._head:

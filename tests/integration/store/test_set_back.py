@@ -15,6 +15,7 @@ import pytest
 from steptrail import Agent, Steptrail
 from steptrail.broadcasting import Broadcaster
 from steptrail.domain.errors import StoreSetBack
+from steptrail.infrastructure.store import open_store
 from steptrail.testing import call
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.broadcast.transports import KeepingTransport
@@ -154,4 +155,6 @@ async def test_given_a_file_that_is_restored_in_place_then_no_session_is_written
         for session in ("lost", "s"):
             await trail.run(serving(desk), "four", session=session)
         assert {row.session_id for row in await trail.runs()} == {"s", "other", "lost"}
-        assert [await trail.store.verify(stream) for stream in await trail.store.all_streams()] == [None] * 3
+    store = open_store(url)
+    assert [await store.verify(stream) for stream in await store.all_streams()] == [None] * 3
+    await store.close()
