@@ -305,6 +305,15 @@ class Journal(Generic[S, E]):
         self._outcomes.clear()
         stood = self._stands
         self._is_at(self._state, end, stands)
+        self._announce(stored, before, row, stood)
+        if cancelled is not None:
+            raise cancelled
+        if self._snapshots.is_due(self._head.version, has_ended=stands.state is StandingState.DONE):
+            await self._snapshots.keep(self._committed, self._head)
+        return True
+
+    def _announce(self, stored: Sequence[Recorded[E]], before: S, row: RunSummary | None, stood: Standing) -> None:
+        """Tell of a commit that is stored. `before` and `stood` are the state and the standing before it."""
         self._reach("after-append")
         if self._env.waking is not None:
             self._env.waking.stored(row, stood)
@@ -313,11 +322,6 @@ class Journal(Generic[S, E]):
         observer = self._env.observer
         if observer is not None and observer.is_watching:
             _tell(partial(observer.committed, self._stream, before), stored)
-        if cancelled is not None:
-            raise cancelled
-        if self._snapshots.is_due(self._head.version, has_ended=stands.state is StandingState.DONE):
-            await self._snapshots.keep(self._committed, self._head)
-        return True
 
     def _is_at(self, state: S, head: StreamHead, stands: Standing) -> None:
         """Take this for what is stored."""
@@ -395,7 +399,8 @@ class Journal(Generic[S, E]):
             at = self.now()
             self._reach("before-append")
             while True:
-                after = machine.evolve_all(self._committed, [Recorded(self._committed.version + 1, at, late)])
+                before, stored = self._committed, [Recorded(self._committed.version + 1, at, late)]
+                after = machine.evolve_all(before, stored)
                 stands = machine.control.standing(after)
                 row = self._row_if_moved(after, stands)
                 try:
@@ -405,10 +410,8 @@ class Journal(Generic[S, E]):
                 else:
                     stood = self._stands
                     self._is_at(after, end, stands)
+                    self._announce(stored, before, row, stood)
                     break
-            self._reach("after-append")
-            if self._env.waking is not None:
-                self._env.waking.stored(row, stood)
 
     async def report_late(self) -> None:
         """Append late reports of the calls that were in flight when the session was lost, and have ended since."""
