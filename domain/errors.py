@@ -38,6 +38,7 @@
         │   ├── StoreTooOld       written by a version that was never released
         │   ├── StoreReadOnly     may be read, not written
         │   ├── StoreIsStandby    its log is not followed: that of its primary is
+        │   ├── StoreSetBack      it has lost what this process had read
         │   ├── StoreLocked       another process holds the write lock for too long
         │   └── StoreFull         no space left
         ├── ConcurrencyConflict   somebody else appended first
@@ -339,6 +340,20 @@ class StoreTooOld(StoreUnavailable):
 
 class StoreReadOnly(StoreUnavailable):
     """The store may be read and not written."""
+
+
+class StoreSetBack(StoreUnavailable):
+    """The store has lost what this process had read of it: an older backup, or a server that lagged, took its place.
+
+    `place` is how far this process had read.
+    """
+
+    def __init__(self, what: str, place: int) -> None:
+        super().__init__(
+            f"the store no longer holds {what} as it was read here, up to {place}: a backup was restored, or a server "
+            "took over that lacks the last commits; nothing was written, begin again from what is stored"
+        )
+        self.place = place
 
 
 class StoreIsStandby(StoreUnavailable):

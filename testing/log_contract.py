@@ -62,6 +62,7 @@ class LogContract:
         assert await store.grown(0) == await store.grown(middle) == (end, {_STREAM: 3, _OTHER: 1})
         assert await store.grown(end - 1) == (end, {_STREAM: 3})
         assert await store.grown(end) == (end, {})
+        assert await store.grown(end + 1) == (end, {}), "it does not say that the log ends before that position"
 
     @pytest.mark.parametrize("limit", [0, 1, 499, 500, 501, 1000, 1200, 5000])
     @on_a_store

@@ -172,7 +172,7 @@ class ProcrastinateEngine:
                     worker.cancel()
                     await asyncio.gather(worker, return_exceptions=True)
                     return
-                cause = worker.exception() or "it has ended"
+                cause = _words_of(error) if (error := worker.exception()) is not None else "it has ended"
                 if time.monotonic() - began > _HELD_SECONDS:
                     seldom.over()  # it had come back since
                 seldom.warn("the engine %s wakes nobody here, and is tried again: %s", self.name, cause)
@@ -334,14 +334,12 @@ class ProcrastinateEngine:
         except exceptions.AlreadyEnqueued:
             raise
         except (psycopg.Error, exceptions.ProcrastinateException, OSError) as error:
-            cause = error.__cause__ if isinstance(error, exceptions.ConnectorException) and error.__cause__ else error
-            text = " ".join(str(cause).split())
             told = "did not do what it was asked, try again"
-            if getattr(cause, "sqlstate", None) == _NO_RIGHT:
+            if getattr(_cause(error), "sqlstate", None) == _NO_RIGHT:
                 told = (
                     f"was refused: grant its user the right, or `CREATE SCHEMA {FLEET_SCHEMA} AUTHORIZATION` that user"
                 )
-            msg = f"the engine {self.name} in {self._address.name} {told}: {text}"
+            msg = f"the engine {self.name} in {self._address.name} {told}: {_words_of(error)}"
             raise StoreUnavailable(msg) from error
 
 
@@ -359,6 +357,16 @@ def _patient(manager: "JobManager", unfinished: "list[Job]") -> "JobManager":
                 unfinished.append(job)
 
     return Patient(manager.connector)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what the server or the driver raised: of that procrastinate says that it is an error, and no more."""
+    is_wrapped = isinstance(error, from_fleet("procrastinate.exceptions").ConnectorException)
+    return error.__cause__ if is_wrapped and error.__cause__ is not None else error
+
+
+def _words_of(error: BaseException) -> str:
+    return " ".join(str(_cause(error)).split())
 
 
 def _queue(topic: str) -> str:

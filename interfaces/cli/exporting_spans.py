@@ -5,7 +5,7 @@ import asyncio
 from functools import partial
 from typing import get_args
 
-from steptrail.domain.errors import NotExported, stream_name
+from steptrail.domain.errors import NotExported, StoreAway, StoreSetBack, stream_name
 from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
@@ -107,17 +107,22 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
     async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.follow) as trail:
         masking = Masking(arguments.redact) if arguments.content else None
         parts, per = not arguments.no_steps, arguments.trace_per
-        folds = SpanFolds(trail.store, parts=parts, trace_per=per, masking=masking)
-        exported = partial(export_spans, folds=folds, send=send, share=arguments.sample, at_once=32 if masking else 512)
-        if arguments.follow:
-            async with trail.follower(arguments.place, on_corrupt=note) as follower:
-                return await exported(follower.entries, keep=follower.keep)
+        folds = partial(SpanFolds, trail.store, parts=parts, trace_per=per, masking=masking)
+        exported = partial(export_spans, send=send, share=arguments.sample, at_once=32 if masking else 512)
+        while arguments.follow:
+            try:
+                async with trail.follower(arguments.place, on_corrupt=note) as follower:
+                    return await exported(follower.entries, folds(), keep=follower.keep)
+            except (StoreAway, StoreSetBack) as error:
+                # The place that was kept is where to go on, in a log that may be an older one by then.
+                note(error)
+                await asyncio.sleep(_AGAIN_SECONDS)
         if arguments.id is None:
             async with trail.subscribe(follow=False, on_corrupt=note) as entries:
-                return await exported(entries)
-        told = 0
+                return await exported(entries, folds())
+        told, of_tree = 0, folds()
         tree = await trail.tree(stream_name((await trail.find_any(arguments.id)).stream_id))
         for _, each in tree.walk():
             async with trail.subscribe(session=stream_name(each.run.stream), follow=False) as entries:
-                told += await exported(entries)
+                told += await exported(entries, of_tree)
         return told

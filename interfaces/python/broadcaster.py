@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     StoreAway,
     StoreError,
     StoreLocked,
+    StoreSetBack,
 )
 from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.log_page import LogEntry
@@ -100,9 +101,8 @@ class Broadcaster:
         self.config = checked_broadcast_config(config)
         a_kind_of(Steptrail, trail, "`trail`")
         self._trail, self._transport = trail, checked_transport(transport)
-        self._follower = trail.follower(name, wait=True, on_corrupt=self._pass_over)
+        self._follower, self._envelopes = self._at_the_kept_place(name)
         self._delivery = Delivery(transport)
-        self._envelopes = EnvelopeReader(trail.store, self.config)
         self._standby: dict[str, StreamFolds] = {}
         self._is_at_work, self._has_in_hand, self._position = False, False, 0
         self._waiting_since: int | None = None
@@ -111,6 +111,10 @@ class Broadcaster:
         self._chunks: LiveChunks | None = None
         self._working: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+
+    def _at_the_kept_place(self, name: str) -> tuple[Follower, EnvelopeReader]:
+        follower = self._trail.follower(name, wait=True, on_corrupt=self._pass_over)
+        return follower, EnvelopeReader(self._trail.store, self.config)
 
     async def stats(self) -> BroadcastStats:
         """Return how it is getting on. Raises store errors."""
@@ -166,14 +170,9 @@ class Broadcaster:
         kinds: tuple[type[TextDelta], ...] = (ReplyDelta, NodeDelta) if self.config.include_stream_chunks else ()
         listening = [self._trail.on(kind, chunks.add) for kind in kinds]
         try:
-            async with AsyncExitStack() as block:
-                follower = await self._again(
-                    lambda: self._meanwhile(block.enter_async_context(self._follower), chunks, self._fold_of_store),
-                    of=(StoreAway, StoreLocked),
-                )
-                self._is_at_work, self._position = True, follower.kept
-                self._standby.clear()
-                await self._follow(follower, chunks)
+            while not await self._followed(chunks):
+                self._is_at_work = self._has_in_hand = False
+                self._follower, self._envelopes = self._at_the_kept_place(self._follower.name)
         except Exception as error:
             # A trail that was closed is no failure: there is nothing more to tell.
             if not (isinstance(error, StoreError) and self._follower.entries.is_over):
@@ -183,6 +182,22 @@ class Broadcaster:
             self._is_at_work = self._has_in_hand = False
             for each in listening:
                 each.stop()
+
+    async def _followed(self, chunks: LiveChunks) -> bool:
+        """Deliver until the trail is closed. False when the log is an older one by then, to be followed anew."""
+        async with AsyncExitStack() as block:
+            follower = await self._again(
+                lambda: self._meanwhile(block.enter_async_context(self._follower), chunks, self._fold_of_store),
+                of=(StoreAway, StoreLocked),
+            )
+            self._is_at_work, self._position = True, follower.kept
+            self._standby.clear()
+            try:
+                await self._follow(follower, chunks)
+            except StoreSetBack as error:
+                _log.warning("broadcaster %s goes on from the place that is kept: %s", follower.name, error)
+                return False
+        return True
 
     async def _follow(self, follower: Follower, chunks: LiveChunks) -> None:
         entries = follower.entries
@@ -221,13 +236,16 @@ class Broadcaster:
         _log.warning("broadcaster %s passes over what it cannot read: %s", self._follower.name, error)
 
     async def _again(self, work: Callable[[], Awaitable[T]], of: tuple[type[StoreError], ...] = (StoreError,)) -> T:
-        """Return what the work returns, as soon as the store lets it. Raises errors of the store that are not `of`."""
+        """Return what the work returns, as soon as the store lets it.
+
+        Raises errors of the store that are not `of`, and `StoreSetBack`, which no waiting ends.
+        """
         is_waiting = False
         while True:
             try:
                 return await work()
             except of as error:
-                if self._follower.entries.is_over:
+                if self._follower.entries.is_over or isinstance(error, StoreSetBack):
                     raise
                 if not is_waiting:
                     _log.warning("broadcaster %s waits for the store: %s", self._follower.name, error)

@@ -13,7 +13,14 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
-from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
+from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
+    ConcurrencyConflict,
+    OwnershipLost,
+    StoreError,
+    StoreSetBack,
+    shown,
+)
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
@@ -143,6 +150,17 @@ class Journal(Generic[S, E]):
                 state, head = self._machine.evolve_all(state, records), end_of_page
                 is_lost = is_lost or self._is_lost_by(records)
         return state, head, is_lost
+
+    async def _go_on(self) -> bool:
+        """Take what others have appended for what is stored, and return whether one of them is a new owner.
+
+        Raises `StoreSetBack` when there is nothing: the next try would meet the same conflict, and so would all others.
+        """
+        state, head, is_lost = await self._with_news()
+        if head == self._head:
+            raise StoreSetBack(f"session {shown(self._stream.removeprefix(self._machine.stream_prefix))}", head.version)
+        self._is_at(state, head, self._machine.control.standing(state))
+        return is_lost
 
     def _is_lost_by(self, records: Sequence[Recorded[E]]) -> bool:
         """Tell whether these records open a segment with another commit than the one that opened ours."""
@@ -278,6 +296,15 @@ class Journal(Generic[S, E]):
         self._outcomes.clear()
         stood = self._stands
         self._is_at(self._state, end, stands)
+        self._announce(stored, before, row, stood)
+        if cancelled is not None:
+            raise cancelled
+        if self._snapshots.is_due(self._head.version, has_ended=stands.state is StandingState.DONE):
+            await self._snapshots.keep(self._committed, self._head)
+        return True
+
+    def _announce(self, stored: Sequence[Recorded[E]], before: S, row: RunSummary | None, stood: Standing) -> None:
+        """Tell of a commit that is stored. `before` and `stood` are the state and the standing before it."""
         self._reach("after-append")
         if self._env.waking is not None:
             self._env.waking.stored(row, stood)
@@ -286,11 +313,6 @@ class Journal(Generic[S, E]):
         observer = self._env.observer
         if observer is not None and observer.is_watching:
             _tell(partial(observer.committed, self._stream, before), stored)
-        if cancelled is not None:
-            raise cancelled
-        if self._snapshots.is_due(self._head.version, has_ended=stands.state is StandingState.DONE):
-            await self._snapshots.keep(self._committed, self._head)
-        return True
 
     def _is_at(self, state: S, head: StreamHead, stands: Standing) -> None:
         """Take this for what is stored."""
@@ -306,8 +328,7 @@ class Journal(Generic[S, E]):
     async def refresh(self) -> None:
         """Fold the events that others have appended, and add our facts after them again. Raises `OwnershipLost`."""
         machine = self._machine
-        state, end, is_lost = await self._with_news()
-        self._is_at(state, end, machine.control.standing(state))
+        is_lost = await self._go_on()
         before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
         # What was to follow our opening has not met the outside world.
         facts = [] if self.is_opening else [record for record in before if is_fact(record.event)]
@@ -358,7 +379,7 @@ class Journal(Generic[S, E]):
 
     async def has_news(self) -> bool:
         """Tell whether another process has appended. This is quick."""
-        return await self._store.version(self._stream) > self._head.version
+        return await self._store.version(self._stream) != self._head.version
 
     async def _settle_late(self, facts: Sequence[Recorded[E]]) -> None:
         """Append late reports of the ends of our tool calls after the loss of the session. Other events are dropped."""
@@ -372,21 +393,19 @@ class Journal(Generic[S, E]):
             at = self.now()
             self._reach("before-append")
             while True:
-                after = machine.evolve_all(self._committed, [Recorded(self._committed.version + 1, at, late)])
+                before, stored = self._committed, [Recorded(self._committed.version + 1, at, late)]
+                after = machine.evolve_all(before, stored)
                 stands = machine.control.standing(after)
                 row = self._row_if_moved(after, stands)
                 try:
                     end = await self._append(Commit(head, ((at, late),), row))
                 except ConcurrencyConflict:
-                    after, end, _ = await self._with_news()
-                    self._is_at(after, end, machine.control.standing(after))
+                    await self._go_on()
                 else:
                     stood = self._stands
                     self._is_at(after, end, stands)
+                    self._announce(stored, before, row, stood)
                     break
-            self._reach("after-append")
-            if self._env.waking is not None:
-                self._env.waking.stored(row, stood)
 
     async def report_late(self) -> None:
         """Append late reports of the calls that were in flight when the session was lost, and have ended since."""

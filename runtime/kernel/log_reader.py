@@ -103,10 +103,14 @@ class _LogReader:
                 watch.on_growth(None)
             while True:
                 await self._store.wait_past(position, timeout=_LOOK_AGAIN_SECONDS)
-                position, grown = await self._store.grown(position)
+                before, (position, grown) = position, await self._store.grown(position)
                 for stream, end in (*grown.items(), (_ALL, position)) if grown else ():
                     for watch in list(self.watches.get(stream, ())):
                         watch.on_growth(end)
+                if position < before:
+                    # Another log is there, and nobody knows which streams of it have grown.
+                    for watch in self._all():
+                        watch.on_growth(None)
                 if grown:
                     await asyncio.sleep(_REST_SECONDS)
         except Exception as error:

@@ -61,7 +61,7 @@ class EventStore(Protocol):
         If `after` is a head, whole commits are returned, at most `limit` records of them or one commit that is longer.
         With a limit they may be fewer, so that large ones are not all held at once: `is_end` says whether more follow.
         Their digests are verified from that head on; everything that leads to an effect is read in this way. Raises
-        `CorruptRecord`.
+        `CorruptRecord`, and `StoreSetBack` where the stream is sound and has no such head.
         """
         ...
 
@@ -184,6 +184,7 @@ class EventStore(Protocol):
         """Return the last position of the log, and the newest version of each stream that has records after `after`.
 
         Records of these streams up to that position can be read from now on. Decodes nothing, so damage is not noticed.
+        A position before `after` means that the log does not reach there: an older one has taken its place.
         """
         ...
 

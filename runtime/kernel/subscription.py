@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, StoreSetBack
 from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.runtime.kernel.iteration import Iteration
@@ -28,7 +28,8 @@ class Subscription(Iteration[LogEntry]):
 
     Every event is handed out once, also when several tasks ask; those of one session come in their order. An instance
     belongs to the event loop in which it is first used. It raises the `StoreError` that reading raised, and keeps its
-    place: the next call tries again. Closing it, or its trail, ends the iteration, also for a task that waits.
+    place: the next call tries again. A place behind the end of the log is refused with `StoreSetBack`. Closing it, or
+    its trail, ends the iteration, also for a task that waits.
     """
 
     def __init__(
@@ -111,6 +112,9 @@ class Subscription(Iteration[LogEntry]):
             end = await self._store.last_position()
             if end > read_to:
                 await self._read(read_to, end)
+            elif end < read_to and (await self._store.grown(read_to))[0] < read_to:
+                # What is stored up to there would never be handed out.
+                raise StoreSetBack("the log", read_to)
             elif not self._follow:
                 self._is_closed = True
             if (self._read_to or 0) >= end:

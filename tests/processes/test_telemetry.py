@@ -17,8 +17,10 @@ from steptrail import Steptrail
 from steptrail.testing import call
 from steptrail.tools import SubagentTool
 from tests.harness import otlp_receiver
+from tests.harness.postgres_server import PostgresServer
 from tests.harness.spans import spans_of
 from tests.runner.families import asks, boss, look, named
+from tests.runner.kit import agent_of
 
 _SESSIONS = 40
 
@@ -38,9 +40,10 @@ def received(url: str) -> list[dict[str, Any]]:
     return spans
 
 
-def followed(url: str, store: str) -> subprocess.Popen[bytes]:
+def followed(url: str, store: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
     words = ["export", "--otlp", url, "--follow", "--store", store]
-    return subprocess.Popen([sys.executable, "-m", "steptrail", *words], env={**os.environ, "OTEL_SERVICE_NAME": "x"})
+    env = {**os.environ, "OTEL_SERVICE_NAME": "x"}
+    return subprocess.Popen([sys.executable, "-m", "steptrail", *words], env=env, stderr=stderr)
 
 
 @pytest.mark.acceptance("8.8-3")
@@ -69,3 +72,30 @@ def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str,
     told = received(receiver)
     assert {span["span_id"]: span["parent_id"] for span in told} == spans
     assert {span["service"] for span in told} == {"x"}
+
+
+def test_an_export_that_follows_goes_on_when_the_server_of_the_store_is_back(receiver: str) -> None:
+    def run(session: str) -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
+            spans.update(span.span_id for span in spans_of(f"agent:{session}", trail.session(session).history()))
+
+    def wait() -> None:
+        while {span["span_id"] for span in received(receiver)} != spans:
+            assert following.poll() is None
+            time.sleep(0.05)
+
+    spans = set[str]()
+    with PostgresServer() as server:
+        store = server.url(server.create_database())
+        run("before")
+        with followed(receiver, store, stderr=subprocess.PIPE) as following:
+            wait()
+            server.stop()
+            assert following.stderr is not None
+            assert b"cannot be reached" in following.stderr.readline()
+            server.start()
+            run("after")
+            wait()
+            following.send_signal(signal.SIGTERM)
+            assert following.wait() == 0

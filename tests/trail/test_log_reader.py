@@ -230,6 +230,27 @@ async def test_given_a_commit_before_the_reader_knows_where_the_log_ends_then_it
         await following.aclose()
 
 
+async def test_given_an_older_log_in_the_place_of_the_one_before_then_who_follows_hears_what_grows_in_it() -> None:
+    class Ahead(Counting):
+        waits = asyncio.Event()
+
+        async def last_position(self) -> int:
+            return await super().last_position() + 1_000
+
+        async def wait_past(self, position: int, *, timeout: float) -> None:
+            self.waits.set()
+            await super().wait_past(position, timeout=timeout)
+
+    store = Ahead()
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await run_at_once(trail, "a")
+        following, coming = await caught_up(trail, "a")
+        await store.waits.wait()
+        await note(store, "agent:a", Noted())
+        await coming
+        await following.aclose()
+
+
 async def test_given_a_reader_that_fails_then_who_follows_gets_the_error_and_keeps_the_place() -> None:
     store = Counting()
     async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:

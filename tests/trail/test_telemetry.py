@@ -1,5 +1,6 @@
 """Live and recorded spans are the same, arrive over OTLP, and are complete after a kill of the export anywhere."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -13,12 +14,14 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from steptrail import Agent, Steptrail
-from steptrail.errors import ConfigurationError
+from steptrail import Agent, Steptrail, ToolEffect, tool
+from steptrail.domain.tools import OnUnknown
+from steptrail.errors import ConfigurationError, OwnershipLost
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.otlp import SpanSender, endpoint_of
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
+from steptrail.lifecycle import ToolCallCompleted
 from steptrail.projections.telemetry import Span, is_sampled, trace_id
 from steptrail.projections.telemetry.names import SCHEMA_URL
 from steptrail.runtime.kernel.follower import Follower
@@ -28,8 +31,9 @@ from steptrail.tools import SubagentTool
 from steptrail.workflow import Workflow
 from tests.flow.kit import World
 from tests.harness.otlp_receiver import OtlpReceiver
-from tests.harness.spans import drawn, hold_together
+from tests.harness.spans import drawn, hold_together, spans_of
 from tests.runner.families import asks, boss, look, named
+from tests.runner.kit import agent_of
 from tests.trail.receivers import receiver as receiver
 from tests.unit.cli.command import Type
 from tests.unit.cli.conftest import typed as typed
@@ -315,3 +319,32 @@ def test_settings_that_cannot_be_meant_are_refused() -> None:
         Telemetry("http://h", processor=processor)
     with pytest.raises(ConfigurationError):
         Telemetry(processor=processor, sample=1.5)
+
+
+async def test_what_a_process_learns_of_a_call_after_a_take_over_is_told_by_it(tmp_path: Path) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK)
+    async def charge() -> str:
+        """Charge a card."""
+        begun.set()
+        await go_on.wait()
+        return "charged"
+
+    exporters = InMemorySpanExporter(), InMemorySpanExporter()
+    first, second = (Telemetry(processor=SimpleSpanProcessor(each)) for each in exporters)
+    url, ended = f"sqlite:///{tmp_path / 'runs.db'}", list[ToolCallCompleted]()
+    agent = agent_of([call("charge"), "Done."]).with_tools(charge).build()
+    async with Steptrail.open(url, telemetry=first) as owner, Steptrail.open(url, telemetry=second) as other:
+        owner.on(ToolCallCompleted, ended.append)
+        running = asyncio.create_task(owner.run(agent, "go", session="s"))
+        await begun.wait()
+        assert (await other.session("s").resume(agent, take_over=True)).status == "waiting"
+        go_on.set()
+        with pytest.raises(OwnershipLost):
+            await running
+        assert (await other.session("s").resume(agent)).output == "Done."
+        wanted = {span.span_id for span in spans_of("agent:s", await owner.session("s").history())}
+    told = {f"{span.context.span_id:016x}" for each in exporters for span in each.get_finished_spans() if span.context}
+    assert told == wanted
+    assert [each.tool for each in ended] == ["charge"]

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from typing import cast
 
-from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
+from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased, StoreSetBack, shown
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.log_page import LogEntry, LogPage
@@ -90,8 +91,9 @@ def read_stream(recorder: Recorder, stream: str, after: int, limit: int | None) 
 def read_sound(recorder: Recorder, stream: str, after: StreamHead, limit: int | None) -> StreamRead:
     """Return the records of whole commits after a head.
 
-    The digest chain proves that they are what was appended after that head; otherwise `CorruptRecord` is raised. They
-    are at most `limit`, or one commit that is longer; with a limit they are fewer when their bodies are large.
+    The digest chain proves that they are what was appended after that head; otherwise `CorruptRecord` is raised, or
+    `StoreSetBack` where the stream is sound and never had that head. They are at most `limit`, or one commit that is
+    longer; with a limit they are fewer when their bodies are large.
     """
     rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
     if rows and rows[-1].topic == Erased.TYPE:
@@ -125,6 +127,8 @@ def read_sound(recorder: Recorder, stream: str, after: StreamHead, limit: int | 
                 head, digest = _head(stream, version, topic, row.commit), row.digest
             records.append(read_record(fetch, stream, version, topic, row.at, row.state, head, row.content))
     if (fault := verify_chain(stream, rows, None, after=after)) is not None:
+        if after.version and verify_stream(recorder, stream) is None:
+            raise StoreSetBack(f"session {shown(id_of(stream))}", after.version)
         topic = rows[fault.version - after.version - 1].topic
         why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
         raise CorruptRecord(stream, fault.version, topic, f"{why}: nothing was done; restore the store from a copy")

@@ -174,7 +174,10 @@ class Recorder(Protocol):
         ...
 
     def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
-        """Return the end of the log, and the newest version of each stream with events after position `after`."""
+        """Return the end of the log, and the newest version of each stream with events after position `after`.
+
+        An end before `after` means that the log does not reach there.
+        """
         ...
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:

@@ -394,7 +394,8 @@ class PostgresRecorder:
         def read(connection: Connection) -> tuple[int, Mapping[str, int]]:
             settled = self._settled(connection)
             if settled <= after:
-                return after, {}
+                # What is in flight may have settled wait before what was known of the log; its newest event never does.
+                return min(after, fetch_all(connection, _NEWEST)[0][0]), {}
             return settled, dict(fetch_all(connection, _GROWN, (after, settled)))
 
         return self._connections.read(read)

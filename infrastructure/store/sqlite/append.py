@@ -18,6 +18,7 @@ from steptrail.domain.errors import (
     CorruptRecord,
     StoreError,
     StoreFull,
+    StoreSetBack,
     StoreUnavailable,
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
@@ -55,13 +56,14 @@ T = TypeVar("T")
 
 
 class _Seen(Struct, frozen=True):
-    """The end of a stream after a commit of ours, and the number of the stream."""
+    """The end of a stream after a commit of ours, the number of the stream, and the end of the log."""
 
     head: StreamHead
     number: int | None
+    position: int
 
 
-_NOTHING_SEEN = _Seen(StreamHead(-1, b""), None)
+_NOTHING_SEEN = _Seen(StreamHead(-1, b""), None, 0)
 _Written = list[_Seen | StreamHead | StoreError]
 _Write = Callable[[Work[_Written]], _Written]
 
@@ -71,8 +73,13 @@ class CommitWriter:
 
     def __init__(self, connections: Connections, store: str) -> None:
         self._connections, self._store = connections, store
+        self._forget()
+
+    def _forget(self) -> None:
         self._seen = Newest[str, _Seen](_REMEMBERED)
         self._types: dict[str, int] = {}
+        self._end = 0
+        """Where the log ended after a commit of ours, at least."""
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction."""
@@ -98,12 +105,15 @@ class CommitWriter:
         except sqlite3.Error as error:
             return self._after(error, commits)
         except StoreError as error:
+            if isinstance(error, StoreSetBack):
+                self._forget()
             return [error for _ in commits]
         # Only now are the numbers that were given in the transaction sure to stay.
         self._types = types
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, _Seen):
                 self._seen.keep(commit.stream, outcome)
+                self._end = outcome.position
         return [outcome.head if isinstance(outcome, _Seen) else outcome for outcome in outcomes]
 
     def _write_one(
@@ -119,24 +129,29 @@ class CommitWriter:
         self, connection: sqlite3.Connection, commit: PendingCommit, types: dict[str, int]
     ) -> "_Seen | StreamHead | ConcurrencyConflict":
         expected, seen = commit.expected, self._seen.get(commit.stream, _NOTHING_SEEN)
-        if seen.head != expected and newest_head(connection, commit.stream) != expected:
-            return _what_stands(connection, commit)
+        if seen.head != expected:
+            seen = _NOTHING_SEEN
+            if newest_head(connection, commit.stream) != expected:
+                return _what_stands(connection, commit)
         if (past := opened_on(commit)) is not None and connection.execute(_IS_ERASED, (past,)).fetchone() is not None:
             return ConcurrencyConflict(commit.stream, expected.version, expected.version)
         rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
-            digest, _, number = insert_commit(
+            digest, last, number = insert_commit(
                 connection, commit.stream, commit.head, expected.digest, rows, types, seen.number
             )
         except sqlite3.IntegrityError:
             return _what_stands(connection, commit)
+        if last - len(rows) < self._end:
+            # The file was restored in place: the numbers that we know of streams and types are those of others there.
+            raise StoreSetBack(f"the log of {self._store}", self._end)
         if commit.blobs:
             # Behind the events: a commit that conflicts leaves nothing that nobody refers to.
             connection.executemany(_INSERT_BLOB, commit.blobs)
             connection.executemany(_INSERT_USE, [(blob.digest, number) for blob in commit.blobs])
         if commit.summary is not None:
             list_stream(connection, number, commit.summary)
-        return _Seen(StreamHead(rows[-1][0], digest), number)
+        return _Seen(StreamHead(rows[-1][0], digest), number, last)
 
     def _after(self, error: sqlite3.Error, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         reason = translate(error, self._store)

@@ -280,7 +280,7 @@ class SqliteRecorder:
         )
         # SQLite keeps whatever a hand wrote. What is no version, or no stream, is for the reader of the stream to tell.
         grown = {row[0]: row[1] if isinstance(row[1], int) else LAST_VERSION for row in rows if isinstance(row[0], str)}
-        return max((row[2] for row in rows), default=after), grown
+        return max(row[2] for row in rows) if rows else min(after, self.select_last_position()), grown
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""

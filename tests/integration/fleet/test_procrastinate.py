@@ -195,7 +195,7 @@ async def test_a_server_that_stays_away_is_told_of_more_and_more_seldom(
         tries += 1
         if tries == 20:
             enough.set()
-        raise ConnectorException("the server is away")
+        raise ConnectorException from OSError("port 5432 is refused\n\tIs the server running?")
 
     monkeypatch.setattr("steptrail.infrastructure.fleet.procrastinate._TRY_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("procrastinate.App.run_worker_async", fails)
@@ -203,6 +203,7 @@ async def test_a_server_that_stays_away_is_told_of_more_and_more_seldom(
         await enough.wait()
     said = [record.getMessage() for record in caplog.records if "wakes nobody here" in record.getMessage()]
     assert len(said) == 5  # the 1st, 2nd, 4th, 8th and 16th
+    assert said[0].endswith("tried again: port 5432 is refused Is the server running?")
     assert "said 16 times" in said[-1]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreSetBack, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.log_page import LogPage
 from steptrail.domain.kernel.record import EMPTY_STREAM
@@ -409,3 +409,16 @@ async def test_given_a_subscription_that_has_read_nothing_then_it_has_handed_out
         assert later.handed_out == 3
 
     await play(scenario)
+
+
+@pytest.mark.parametrize("follow", [True, False])
+async def test_a_place_behind_the_end_of_the_log_is_refused_because_what_comes_up_to_there_would_be_left_out(
+    store_url: str, *, follow: bool
+) -> None:
+    async with asyncio.timeout(PATIENCE), Steptrail.open(store_url) as trail:
+        await note(trail.store, "agent:s", Noted())
+        end = await trail.store.last_position()
+        with pytest.raises(StoreSetBack) as refused:
+            await anext(trail.subscribe(end + 3, follow=follow))
+        assert refused.value.place == end + 3
+        assert await rest_of(trail.subscribe(end, follow=False)) == []
