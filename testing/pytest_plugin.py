@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,9 +22,10 @@ from steptrail.interfaces.python.redaction import redact
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.interfaces.python.twins import BlockingClosing
-from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.replay import replay
@@ -70,12 +70,12 @@ class TestTrail(BlockingClosing):
 
     def run(
         self,
-        agent: AnyAgent,
+        agent: Agent[OutputT, ContextT],
         input: str | Message,  # noqa: A002 - as in `Steptrail.run`
         *,
         session: str | None = None,
-        context: object = None,
-    ) -> RunResult[Any]:
+        context: ContextT | None = None,
+    ) -> RunResult[OutputT]:
         """Answer an input, and return where that ended."""
         return self.trail.run(agent, input, session=session, context=context)
 
@@ -102,12 +102,12 @@ class Cassettes:
 
     def run(
         self,
-        agent: AnyAgent,
+        agent: Agent[OutputT, ContextT],
         input: str | Message,  # noqa: A002 - as in `Steptrail.run`
         *,
-        context: object = None,
+        context: ContextT | None = None,
         match: Match = "strict",
-    ) -> RunResult[Any]:
+    ) -> RunResult[OutputT]:
         """Answer an input in a session of its own, and return where that ended.
 
         A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input, the context or a

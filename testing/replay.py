@@ -7,7 +7,7 @@ process. The clock is the recording's, so limits on time find the time that was,
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -38,8 +38,9 @@ from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, project_decisions
-from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.clock import ManualClock
 from steptrail.testing.fork_history import store_past
@@ -53,10 +54,10 @@ _LONGEST_WAIT_FOR_A_COMMIT = 10.0
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Generic[OutputT]):
     """The result of a replay."""
 
-    result: RunResult[Any]
+    result: RunResult[OutputT]
     records: Sequence[Recorded[AgentEvent]]
 
     @property
@@ -80,7 +81,7 @@ class Replay:
         return project_decisions(self.records).endings
 
 
-async def replay(agent: AnyAgent, recording: Recording, *, match: Match = "strict") -> Replay:
+async def replay(agent: Agent[OutputT, Any], recording: Recording, *, match: Match = "strict") -> Replay[OutputT]:
     """Drive the session again on a store in memory, with the agent's code and the recorded replies and results.
 
     Raises `ReplayMismatch` as soon as the agent asks for something that was not recorded, and `NotARecording` for a

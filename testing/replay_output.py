@@ -1,7 +1,7 @@
 """The verdicts on the answers of a recorded session, read from its log in place of being judged again."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Generic
 
 from steptrail.domain.agent.answer_to_judge import BROKEN_VALIDATOR
 from steptrail.domain.agent.events import AgentEvent, AnswerAccepted, AnswerRejected, EvaluationsRecorded, HooksRan
@@ -12,13 +12,14 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputSpec
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.output import AgentOutput
+from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.ports import ModelDriver
 
 
-class ReplayedOutput:
+class ReplayedOutput(Generic[OutputT]):
     """The output of an agent whose recorded verdicts hold. An answer to another output than the recorded is judged."""
 
-    def __init__(self, output: AgentOutput[Any], recording: Recording) -> None:
+    def __init__(self, output: AgentOutput[OutputT], recording: Recording) -> None:
         self._output = output
         self._verdicts: dict[int, tuple[OutputSpec | None, tuple[AgentEvent, ...]]] = {}
         state = initial(recording.session)
@@ -32,7 +33,7 @@ class ReplayedOutput:
         """Return the form of the agent's own output."""
         return self._output.spec(agent, model, tools)
 
-    def read(self, value: JsonValue) -> object:
+    def read(self, value: JsonValue) -> OutputT:
         """Return the value of an accepted answer. Raises `StoredOutputInvalid`."""
         return self._output.read(value)
 

@@ -19,7 +19,7 @@ from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
-from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.given import an_agent
 from steptrail.runtime.agent.resources import NeverOpened, name_of
 from steptrail.runtime.agent.tool_port import (
@@ -32,6 +32,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSuspended,
     ToolTimedOut,
 )
+from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedCall, RecordedRun
@@ -39,7 +40,9 @@ from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
 from steptrail.testing.replay_output import ReplayedOutput
 
 
-def replayed(agent: AnyAgent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> AnyAgent:
+def replayed(
+    agent: Agent[OutputT, ContextT], recording: Recording, *, match: Match = "strict", live: Live | None = None
+) -> Agent[OutputT, ContextT]:
     """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today.
 
     Its resources are never opened.

@@ -153,5 +153,10 @@ class RunnableTool(Protocol):
         timeout: float | None,
         capture: Capture,
     ) -> Coroutine[Any, Any, ToolOutcome]:
-        """Run the tool once. `arguments` is None when the model's text `raw` was not a JSON object."""
+        """Run the tool once, in `timeout` seconds at most, which the tool keeps itself; None means without a limit.
+
+        `arguments` is None when the model's text `raw` was not a JSON object. Nobody has compared them with the schema.
+        An exception is a failed call, and so is one that it returns in a `ToolFailed` by way of `capture`. A
+        `TimeoutError` at the end of `timeout` means that the time was up.
+        """
         ...

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.errors import ConfigurationError
-from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call
-from tests.runner.kit import agent_of, run
+from steptrail.tools import ApprovalRule, Capture, ToolContext, ToolEffect, ToolOutcome, ToolSpec, ToolSucceeded
+from tests.runner.kit import HandClock, agent_of, run
 
 
 @dataclass
@@ -50,6 +50,36 @@ async def test_a_tool_that_says_that_it_takes_no_context_is_spared_the_state() -
     blind = Scales(spec=ToolSpec(name="weigh", takes_context=False))
     await run(AgentBuilder("x").with_model(ScriptedModel([call("weigh"), "done"])).with_tools(blind).build())
     assert [context.state for context in blind.seen] == [None]
+
+
+@dataclass
+class Slow(Scales):
+    """Keeps the time that it is given, as an own tool has to."""
+
+    clock: HandClock = field(default_factory=HandClock)
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        assert timeout is not None
+        self.clock.advance(timedelta(seconds=timeout))
+        raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("effect", "status"), [(ToolEffect.READ, "failed"), (ToolEffect.KEYED, "interrupted")], ids=["read", "keyed"]
+)
+async def test_a_tool_that_raises_when_its_time_is_up_ends_as_any_tool_does(effect: ToolEffect, status: str) -> None:
+    slow = Slow(spec=ToolSpec(name="weigh", effect=effect, timeout=5.0))
+    ran = await run(agent_of([call("weigh"), "done"]).with_tools(slow).build(), clock=slow.clock)
+    (late,) = ran.result.state.steps[0].tool_executions
+    assert late.status == status
 
 
 class Picky(Scales):

@@ -32,7 +32,8 @@ from steptrail.continuation import (
 from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, HookState, Next, StepsLimitHook, ToolBlockingHook, ToolNameMatcher
 from steptrail.output import OutputContext
-from steptrail.testing import ScriptedModel, call
+from steptrail.testing import Recording, Replay, ScriptedModel, call, replay, replayed
+from steptrail.testing.pytest_plugin import Cassettes, TestTrail
 from steptrail.tools import SubagentTool
 
 
@@ -180,6 +181,29 @@ def test_the_blocking_twin_has_the_type_of_an_answer_too() -> None:
         assert_type(trail.session("s").result(typed()), RunResult[Invoice])
         assert_type(trail.session("s").result(), RunResult[Any])
         assert result.output == Invoice(number="7")
+
+
+async def test_an_answer_that_is_replayed_has_its_type_too() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(typed(), "go", session="s")
+        recording = Recording("s", await trail.session("s").history())
+    again = await replay(typed(), recording)
+    assert_type(again, Replay[Invoice])
+    assert_type(again.result.output, Invoice | None)
+    assert_type(replayed(typed(), recording), Agent[Invoice])
+    assert again.result.output == Invoice(number="7")
+
+
+def test_what_a_test_runs_has_the_type_of_its_answer(steptrail_session: TestTrail) -> None:
+    result = steptrail_session.run(typed(), "go")
+    assert_type(result, RunResult[Invoice])
+    assert result.output == Invoice(number="7")
+
+
+def from_a_cassette(cassette: Cassettes) -> None:
+    """Is read by type checkers, and not called: there is no recording."""
+    assert_type(cassette.run(typed(), "go"), RunResult[Invoice])
+    assert_type(cassette.run(told(), "go", context=Caller(tenant="acme")), RunResult[Invoice])
 
 
 class Caller(BaseModel):

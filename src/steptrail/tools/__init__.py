@@ -1,20 +1,34 @@
-"""Tools that a model may call: `@tool` and what it is told, and agents as tools of other agents."""
+"""Tools that a model may call: `@tool`, what a tool is told, agents as tools, and what a tool without `@tool` needs."""
 
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.decorator import Tool, tool
 from steptrail.infrastructure.tools.subagents import SpawnSubagent, Subagent, SubagentTool
-from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.agent.tool_port import (
+    Capture,
+    RunnableTool,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolSucceeded,
+    ToolTimedOut,
+)
 
 __all__ = [
     "ApprovalRule",
+    "Capture",
     "OnUnknown",
+    "RunnableTool",
     "SpawnSubagent",
     "Subagent",
     "SubagentTool",
     "Tool",
     "ToolContext",
     "ToolEffect",
+    "ToolFailed",
+    "ToolOutcome",
     "ToolRetry",
     "ToolSpec",
+    "ToolSucceeded",
+    "ToolTimedOut",
     "tool",
 ]
