@@ -215,10 +215,10 @@ class SqliteRecorder(Recorder):
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
+        # In one question: a commit between two would be one whose events are gone.
         rows = self._fetch(
-            f"SELECT min(version) FROM commits WHERE {OF_STREAM} "  # noqa: S608
-            "AND version > ?",
-            (stream, self.select_version(stream)),
+            f"SELECT min(version) FROM commits WHERE {OF_STREAM} AND version > coalesce(({NEWEST_VERSION}), 0)",  # noqa: S608
+            (stream, stream, LAST_VERSION, LAST_VERSION),
         )
         found: int | None = rows[0][0]
         return found
