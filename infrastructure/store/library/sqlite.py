@@ -1,7 +1,7 @@
 """The library's recorder over our SQLite table, for its projections and notification logs, and its subscriptions.
 
 What the library inserts is sealed like any other commit: actor `library`, one commit for each run of events of one
-stream. A database in memory lives in the pool of the library, so that both see the same one.
+stream.
 """
 
 import sqlite3
@@ -32,7 +32,6 @@ from eventsourcing.sqlite import (
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead
 from steptrail.infrastructure.store.core.contents import joined
-from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
 from steptrail.infrastructure.store.sqlite.append import insert_commit, newest_head
 from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work, in_transaction
@@ -44,8 +43,8 @@ from steptrail.infrastructure.store.sqlite.events_of_stream import (
     OF_STREAM,
 )
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
-from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
-from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
+from steptrail.infrastructure.store.sqlite.recorder import POLL_SECONDS, SqliteRecorder
+from steptrail.infrastructure.store.sqlite.schema import ddl
 
 _PATIENCE = 5.0
 _TABLES = "events"
@@ -61,14 +60,11 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         self,
         datastore: SQLiteDatastore,
         events_table_name: str = _TABLES,
-        *,
-        connections: Connections | None = None,
-        store: str | None = None,
     ) -> None:
         super().__init__(datastore, events_table_name)
-        pool, used = datastore.pool, connections or _connections(datastore)
-        watch = LogWatch(self.select_last_position, poll=None) if pool.is_sqlite_memory_mode else None
-        SqliteRecorder.__init__(self, used, store=store or pool.db_name, watch=watch)
+        pool = datastore.pool
+        poll = None if pool.is_sqlite_memory_mode else POLL_SECONDS
+        SqliteRecorder.__init__(self, _connections(datastore), store=pool.db_name, poll=poll)
 
     def construct_create_table_statements(self) -> list[str]:
         """Return what makes an empty database a store."""
@@ -193,15 +189,6 @@ class SQLiteEventFactory(SQLiteFactory):
 
     application_recorder_class = SQLiteEventRecorder
     process_recorder_class = SQLiteEventProcessRecorder  # type: ignore[assignment] # the library names its own class
-
-
-def recorder_in_memory(patience: float) -> SQLiteEventRecorder:
-    """Return the recorder of an empty store that is gone when it is closed."""
-    database = f"file:steptrail-{uuid4().hex}?mode=memory&cache=shared"
-    datastore = SQLiteDatastore(database, originator_id_type="text")
-    connections = PooledConnections(datastore, patience=patience)
-    connections.write(lambda connection: initialise(connection, ":memory:"))
-    return SQLiteEventRecorder(datastore, connections=connections, store=":memory:")
 
 
 class PooledConnections:
