@@ -130,9 +130,9 @@ class FileLeases(Leases):
             path = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
             # Somebody may have taken the lease without the guard meanwhile. A take-over is granted beside anybody.
             if not take_over and (others := [each for each in self._live(name) if each.path != path]):
-                self._give_up(path)
+                self.give_up(path)
                 raise SessionBusy(session_in(stream), _read_owner(others[-1].path))
-            return HeldLease(partial(self._give_up, path))
+            return HeldLease(partial(self.give_up, path))
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Do what `acquire` does, or return None where that takes a look at who holds the lease, or the first lock."""
@@ -146,8 +146,8 @@ class FileLeases(Leases):
                 return None
             path = self._written(name, 1, holder, stream, owner)
             if self._files_of(name) == [path.name]:
-                return HeldLease(partial(self._give_up, path))
-            self._give_up(path)
+                return HeldLease(partial(self.give_up, path))
+            self.give_up(path)
         except OSError as error:
             raise self._file_error(error) from error
         return None
@@ -167,7 +167,7 @@ class FileLeases(Leases):
             path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
         except BaseException:
             # A lease that was not granted leaves nothing behind.
-            self._give_up(path)
+            self.give_up(path)
             raise
         return path
 
@@ -187,7 +187,7 @@ class FileLeases(Leases):
             held, holder = list(self._held), self._holder
             self._holder = None
         for path in held:
-            self._give_up(path)
+            self.give_up(path)
         if holder is None:
             return
         # Without the guard the file must stay: somebody may be trying its lock. Who finds it dead removes it.
@@ -198,7 +198,7 @@ class FileLeases(Leases):
                     _remove(Path(holder.lock_file))
         holder.release(force=True)
 
-    def _give_up(self, path: Path) -> None:
+    def give_up(self, path: Path) -> None:
         """Free a lease and remove its file. Only the first call does anything."""
         with self._lock:
             if path not in self._held:
