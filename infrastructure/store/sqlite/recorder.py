@@ -39,7 +39,7 @@ from steptrail.infrastructure.store.sqlite.events_of_stream import (
     OF_STREAM,
 )
 
-POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
 
 _EVENTS_OF_ALL = "FROM events e LEFT JOIN types t ON t.number = e.type LEFT JOIN streams s ON s.number = e.stream "
@@ -96,7 +96,7 @@ class SqliteRecorder(Recorder):
         connections: Connections,
         *,
         store: str,
-        poll: float | None = POLL_SECONDS,
+        poll: float | None = _POLL_SECONDS,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connections, self._store = connections, store
