@@ -11,7 +11,6 @@ import pytest
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_contract import Noted, commit_of
-from tests.harness.store_moments import with_moments
 
 ON_BOTH = pytest.mark.parametrize("url", ["file", "server"], indirect=True)
 
@@ -147,23 +146,6 @@ async def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(url
         assert await store.version(name) == 20
         assert await store.verify(name) is None
     await store.close()
-
-
-@ON_BOTH
-async def test_given_a_session_that_is_erased_while_it_is_verified_then_nothing_is_wrong_with_it(url: str) -> None:
-    eraser = open_store(url)
-    await eraser.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="a"), Noted()))
-
-    def erase(what: str) -> None:
-        if what == "select_chain" and eraser.recorder.select_erasure("agent:a") is None:
-            eraser.recorder.erase({"agent:a": 2}, 1, "ana", "test")
-
-    store = with_moments(open_store(url), erase)
-    assert await store.verify("agent:a") is None
-    assert await store.erasure("agent:a") is not None
-    assert await store.verify("agent:a") is None
-    await store.close()
-    await eraser.close()
 
 
 RACE = """
