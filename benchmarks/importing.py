@@ -17,8 +17,6 @@ from steptrail import Steptrail
 
 _NOT_BEFORE_USED = frozenset(
     {
-        "eventsourcing.postgres",
-        "eventsourcing.sqlite",
         "http.server",
         "httpx2",
         "openai",

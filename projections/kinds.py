@@ -63,14 +63,6 @@ class Explainer(Protocol):
         ...
 
 
-def _lacks_nothing(explainer: Any) -> Mapping[str, bytes]:
-    return {}
-
-
-def _recalls_nothing(explainer: Any, records: Sequence[Recorded[Any]]) -> None:
-    del explainer, records
-
-
 class ExplainerOfState(NamedTuple):
     """Makes an explainer of a state, for the events that come after it.
 
@@ -82,8 +74,8 @@ class ExplainerOfState(NamedTuple):
 
     types: Mapping[str, bytes]
     make: Callable[[str, Any, Sequence[Recorded[Any]]], Explainer]
-    lacks: Callable[[Any], Mapping[str, bytes]] = _lacks_nothing
-    recall: Callable[[Any, Sequence[Recorded[Any]]], None] = _recalls_nothing
+    lacks: Callable[[Any], Mapping[str, bytes]]
+    recall: Callable[[Any, Sequence[Recorded[Any]]], None]
 
 
 class Lifecycle(Protocol):

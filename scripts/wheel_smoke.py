@@ -23,7 +23,6 @@ HEAVY = (
     "ag_ui",
     "anthropic",
     "cel_expr_python",
-    "eventsourcing.postgres",
     "filelock",
     "jinja2",
     "mcp",

@@ -1,11 +1,10 @@
 """Steptrail's workflow, or the floor that writes its rows: by the same rules as the peers."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import cast
 
-from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
-from benchmarks.sqlite_place import SqlitePlace
+from benchmarks.peers.child import Figures, Task, script
+from benchmarks.peers.run_steptrail import measured
 from benchmarks.texts import QUESTION, TOOL, arguments, reply_text, tool_result
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.workflow import BuiltWorkflow, Envelope, Workflow
@@ -18,24 +17,9 @@ async def _lookup(step: int, table: str, query: str) -> str:
 
 
 def measure(task: Task) -> Figures:
-    """Run the workflow; the floor then writes what the runs stored, and leaves nothing on the disk."""
-    place = SqlitePlace(task.folder)
-    figures = asyncio.run(_measured(place.url, task))
-    if task.variant == "floor":
-        rows = place.rows()
-        with watched() as written:
-            cost = place.write_floor(rows)
-        return Figures(cost, written.syncs)
-    figures.bytes = file_bytes(task.folder)
-    return figures
-
-
-async def _measured(url: str, task: Task) -> Figures:
+    """Run the workflow in so many chains at once."""
     flow = _flow()
-    async with Steptrail.open(url, durability="normal" if task.variant == "normal" else "full") as trail:
-        with watched() as figures:
-            await asyncio.gather(*(_chain(trail, flow, task.steps, lane) for lane in range(task.sessions)))
-    return figures
+    return measured(task, lambda trail, lane: _chain(trail, flow, task.steps, lane))
 
 
 async def _chain(trail: Steptrail, flow: BuiltWorkflow, times: int, lane: int) -> None:

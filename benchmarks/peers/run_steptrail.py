@@ -1,17 +1,21 @@
 """Steptrail, or the floor that writes its rows: by the same rules as the peers, in a process of its own."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.sqlite_place import SqlitePlace
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
+Lane = Callable[[Steptrail, int], Awaitable[object]]
+"""Does the work of a session, or of a chain of runs, by its number."""
 
-def measure(task: Task) -> Figures:
-    """Run the sessions once; the floor then writes what they stored, and leaves nothing on the disk."""
+
+def measured(task: Task, lane: Lane) -> Figures:
+    """Run all lanes at once; the floor then writes what they stored, and leaves nothing on the disk."""
     place = SqlitePlace(task.folder)
-    figures = asyncio.run(_measured(place.url, task))
+    figures = asyncio.run(_run(place.url, task, lane))
     if task.variant == "floor":
         rows = place.rows()
         with watched() as written:
@@ -21,12 +25,17 @@ def measure(task: Task) -> Figures:
     return figures
 
 
-async def _measured(url: str, task: Task) -> Figures:
-    who = agent(task.steps)
+async def _run(url: str, task: Task, lane: Lane) -> Figures:
     async with Steptrail.open(url, durability="normal" if task.variant == "normal" else "full") as trail:
         with watched() as figures:
-            await asyncio.gather(*(run(trail, who, session_name(number)) for number in range(task.sessions)))
+            await asyncio.gather(*(lane(trail, number) for number in range(task.sessions)))
     return figures
+
+
+def measure(task: Task) -> Figures:
+    """Run the sessions once."""
+    who = agent(task.steps)
+    return measured(task, lambda trail, number: run(trail, who, session_name(number)))
 
 
 if __name__ == "__main__":

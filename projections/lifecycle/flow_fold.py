@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events import FlowEvent, LimitReached, NodeFailed, NodeThen
@@ -19,8 +18,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.base import RunEvent, in_ms
-from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
-from steptrail.projections.lifecycle.handler_types import Head
+from steptrail.projections.lifecycle.handler_types import Head, LifecycleEvents
 
 
 class _NodeHead(Head):
@@ -68,9 +66,7 @@ class _Moment:
         return {**self.head(), "node": node, "visit": visit, "item": item}
 
 
-_Events: TypeAlias = Iterable[FlowLifecycleEvent]
-
-_HANDLERS = Handlers[_Moment, [], _Events]()
+_HANDLERS = Handlers[_Moment, [], LifecycleEvents]()
 
 
 class FlowLifecycleFold:
@@ -110,50 +106,50 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
     stored.PauseRequested,
     stored.SessionStarted,
 )
-def _untold(moment: _Moment, event: Event) -> _Events:
+def _untold(moment: _Moment, event: Event) -> LifecycleEvents:
     """Return no lifecycle events: a later event leads to one, or no listener needs to know."""
     return ()
 
 
 @_HANDLERS.of(stored.FlowStarted)
-def _started(moment: _Moment, event: stored.FlowStarted) -> _Events:
+def _started(moment: _Moment, event: stored.FlowStarted) -> LifecycleEvents:
     yield runs.FlowExecutionStarted(**moment.head(), flow=event.flow, is_retry=False)
 
 
 @_HANDLERS.of(stored.FlowRetried)
-def _retried(moment: _Moment, event: stored.FlowRetried) -> _Events:
+def _retried(moment: _Moment, event: stored.FlowRetried) -> LifecycleEvents:
     yield runs.FlowExecutionStarted(**moment.head(), flow=moment.state.name, is_retry=True)
 
 
 @_HANDLERS.of(stored.FlowResumed)
-def _resumed(moment: _Moment, event: stored.FlowResumed) -> _Events:
+def _resumed(moment: _Moment, event: stored.FlowResumed) -> LifecycleEvents:
     yield runs.FlowExecutionResumed(**moment.head(), ended_by=event.ended_by)
 
 
 @_HANDLERS.of(stored.ExecutionPaused)
-def _paused(moment: _Moment, event: stored.ExecutionPaused) -> _Events:
+def _paused(moment: _Moment, event: stored.ExecutionPaused) -> LifecycleEvents:
     yield runs.FlowExecutionPaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.PauseLifted)
-def _unpaused(moment: _Moment, event: stored.PauseLifted) -> _Events:
+def _unpaused(moment: _Moment, event: stored.PauseLifted) -> LifecycleEvents:
     # Otherwise a request was withdrawn that nobody has obeyed: the execution is at work.
     if moment.state.unpaused is not None:
         yield runs.FlowExecutionUnpaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.WaitStarted)
-def _waits(moment: _Moment, event: stored.WaitStarted) -> _Events:
+def _waits(moment: _Moment, event: stored.WaitStarted) -> LifecycleEvents:
     yield runs.FlowExecutionWaiting(**moment.head(), kind=event.kind, until=event.until)
 
 
 @_HANDLERS.of(stored.WaitEnded)
-def _waits_no_more(moment: _Moment, event: stored.WaitEnded) -> _Events:
+def _waits_no_more(moment: _Moment, event: stored.WaitEnded) -> LifecycleEvents:
     yield runs.FlowExecutionWaitEnded(**moment.head(), reason=event.reason, by=event.by)
 
 
 @_HANDLERS.of(stored.StopRequested)
-def _asked_to_stop(moment: _Moment, event: stored.StopRequested) -> _Events:
+def _asked_to_stop(moment: _Moment, event: stored.StopRequested) -> LifecycleEvents:
     yield runs.FlowStopSignalReceived(**moment.head(), source=event.by, message=event.reason)
 
 
@@ -168,7 +164,7 @@ class _FlowEnded(Head):
 
 
 @_HANDLERS.of(stored.ExecutionFinished)
-def _finished(moment: _Moment, event: stored.ExecutionFinished) -> _Events:
+def _finished(moment: _Moment, event: stored.ExecutionFinished) -> LifecycleEvents:
     state = moment.state
     run, _ = state.at_work()
     ended: _FlowEnded = {
@@ -201,18 +197,18 @@ def _why(state: FlowState, event: stored.ExecutionFinished) -> tuple[str, str | 
 
 
 @_HANDLERS.of(stored.NodeOpened)
-def _opened(moment: _Moment, event: stored.NodeOpened) -> _Events:
+def _opened(moment: _Moment, event: stored.NodeOpened) -> LifecycleEvents:
     yield nodes.FlowNodeStarted(**moment.of(event), items=event.items)
 
 
 @_HANDLERS.of(stored.NodeCompleted)
-def _completed(moment: _Moment, event: stored.NodeCompleted) -> _Events:
+def _completed(moment: _Moment, event: stored.NodeCompleted) -> LifecycleEvents:
     targets = event.route.targets if event.route is not None else ()
     yield nodes.FlowNodeCompleted(**moment.of(event), targets=targets, item_errors=event.item_errors)
 
 
 @_HANDLERS.of(stored.NodeFailureRecorded)
-def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> _Events:
+def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> LifecycleEvents:
     error = event.error
     yield nodes.FlowNodeFailureRecorded(
         **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
@@ -220,7 +216,7 @@ def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> _Events:
 
 
 @_HANDLERS.of(stored.NodeFailed)
-def _failed(moment: _Moment, event: stored.NodeFailed) -> _Events:
+def _failed(moment: _Moment, event: stored.NodeFailed) -> LifecycleEvents:
     error = event.error
     yield nodes.FlowNodeFailed(
         **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
@@ -228,22 +224,22 @@ def _failed(moment: _Moment, event: stored.NodeFailed) -> _Events:
 
 
 @_HANDLERS.of(stored.NodeSkipped)
-def _skipped(moment: _Moment, event: stored.NodeSkipped) -> _Events:
+def _skipped(moment: _Moment, event: stored.NodeSkipped) -> LifecycleEvents:
     yield nodes.FlowNodeSkipped(**moment.of(event), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.NodeCancelled)
-def _cancelled(moment: _Moment, event: stored.NodeCancelled) -> _Events:
+def _cancelled(moment: _Moment, event: stored.NodeCancelled) -> LifecycleEvents:
     yield nodes.FlowNodeCancelled(**moment.of(event), reason=event.reason)
 
 
 @_HANDLERS.of(stored.NodeAttemptStarted)
-def _tried(moment: _Moment, event: stored.NodeAttemptStarted) -> _Events:
+def _tried(moment: _Moment, event: stored.NodeAttemptStarted) -> LifecycleEvents:
     yield nodes.FlowAttemptStarted(**moment.of(event), attempt=event.attempt)
 
 
 @_HANDLERS.of(stored.NodeAttemptCompleted)
-def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> _Events:
+def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> LifecycleEvents:
     if moment.phase_before is TaskPhase.PARKED:
         yield _settled(moment, event, event.settled_by)
     elif moment.phase_before is TaskPhase.RUNNING:
@@ -251,7 +247,7 @@ def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> _Even
 
 
 @_HANDLERS.of(stored.NodeAttemptFailed)
-def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> _Events:
+def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> LifecycleEvents:
     if moment.phase_before is TaskPhase.PARKED:
         yield _settled(moment, event, event.settled_by)
     elif moment.phase_before is TaskPhase.RUNNING:
@@ -261,7 +257,7 @@ def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> _Events:
 
 
 @_HANDLERS.of(stored.NodeAttemptInterrupted)
-def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> _Events:
+def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> LifecycleEvents:
     if moment.phase_before is TaskPhase.PARKED:
         yield _settled(moment, event, None)
     elif moment.phase_before is TaskPhase.RUNNING:
@@ -271,7 +267,7 @@ def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> _
 
 
 @_HANDLERS.of(stored.NodeAttemptSuspended)
-def _try_suspended(moment: _Moment, event: stored.NodeAttemptSuspended) -> _Events:
+def _try_suspended(moment: _Moment, event: stored.NodeAttemptSuspended) -> LifecycleEvents:
     if moment.phase_before is TaskPhase.RUNNING:
         yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="suspended", stream=event.stream)
 
@@ -300,14 +296,14 @@ def _settled(moment: _Moment, event: TaskEvent, by: str | None) -> nodes.FlowQue
 
 
 @_HANDLERS.of(stored.NodeRetryScheduled)
-def _retries(moment: _Moment, event: stored.NodeRetryScheduled) -> _Events:
+def _retries(moment: _Moment, event: stored.NodeRetryScheduled) -> LifecycleEvents:
     yield nodes.FlowRetryScheduled(
         **moment.of(event), attempt=event.attempt, delay_seconds=event.delay_seconds, due_at=event.due_at
     )
 
 
 @_HANDLERS.of(stored.HumanRequested)
-def _asks(moment: _Moment, event: stored.HumanRequested) -> _Events:
+def _asks(moment: _Moment, event: stored.HumanRequested) -> LifecycleEvents:
     yield nodes.FlowQuestionAsked(
         **moment.of_request(event.request_id),
         question_id=event.request_id,
@@ -320,7 +316,7 @@ def _asks(moment: _Moment, event: stored.HumanRequested) -> _Events:
 
 
 @_HANDLERS.of(stored.ApprovalRequested)
-def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> _Events:
+def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> LifecycleEvents:
     yield nodes.FlowQuestionAsked(
         **moment.of_request(event.approval_id),
         question_id=event.approval_id,
@@ -332,37 +328,37 @@ def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> _Events
 
 
 @_HANDLERS.of(stored.StepHeld)
-def _held(moment: _Moment, event: stored.StepHeld) -> _Events:
+def _held(moment: _Moment, event: stored.StepHeld) -> LifecycleEvents:
     yield nodes.FlowQuestionAsked(**moment.of(event), question_id=event.node, kind="step", type=event.point)
 
 
 @_HANDLERS.of(stored.HumanAnswered)
-def _answered(moment: _Moment, event: stored.HumanAnswered) -> _Events:
+def _answered(moment: _Moment, event: stored.HumanAnswered) -> LifecycleEvents:
     yield _answer(moment, event.request_id, "human", "answered", event.by)
 
 
 @_HANDLERS.of(stored.HumanExpired)
-def _nobody_answered(moment: _Moment, event: stored.HumanExpired) -> _Events:
+def _nobody_answered(moment: _Moment, event: stored.HumanExpired) -> LifecycleEvents:
     yield _answer(moment, event.request_id, "human", "expired", None)
 
 
 @_HANDLERS.of(stored.ApprovalGranted)
-def _granted(moment: _Moment, event: stored.ApprovalGranted) -> _Events:
+def _granted(moment: _Moment, event: stored.ApprovalGranted) -> LifecycleEvents:
     yield _answer(moment, event.approval_id, "approval", "approved", event.by)
 
 
 @_HANDLERS.of(stored.ApprovalDenied)
-def _denied(moment: _Moment, event: stored.ApprovalDenied) -> _Events:
+def _denied(moment: _Moment, event: stored.ApprovalDenied) -> LifecycleEvents:
     yield _answer(moment, event.approval_id, "approval", "denied", event.by)
 
 
 @_HANDLERS.of(stored.ApprovalExpired)
-def _nobody_approved(moment: _Moment, event: stored.ApprovalExpired) -> _Events:
+def _nobody_approved(moment: _Moment, event: stored.ApprovalExpired) -> LifecycleEvents:
     yield _answer(moment, event.approval_id, "approval", "expired", None)
 
 
 @_HANDLERS.of(stored.StepAnswered)
-def _went_on(moment: _Moment, event: stored.StepAnswered) -> _Events:
+def _went_on(moment: _Moment, event: stored.StepAnswered) -> LifecycleEvents:
     yield nodes.FlowQuestionAnswered(
         **moment.of(event), question_id=event.node, kind="step", answer=event.action, by=event.by
     )

@@ -102,14 +102,7 @@ class HookExecuted(RunEvent):
     tool: str | None
 
     def _said(self) -> dict[str, JsonValue]:
-        return {
-            "hookType": self.hook_type,
-            "hook": self.hook,
-            "tool": self.tool,
-            "outcome": None,
-            "reason": None,
-            "duration_ms": None,
-        }
+        return {**RunEvent._said(self), "outcome": None, "reason": None, "duration_ms": None}
 
     def _line(self) -> str:
         return f"hook {self.hook} ran ({self.hook_type}{f': {self.tool}' if self.tool is not None else ''})"
@@ -165,12 +158,7 @@ class ValidationFailed(RunEvent):
     errors: tuple[str, ...] = field(repr=False)
 
     def _said(self) -> dict[str, JsonValue]:
-        return {
-            "step": self.step,
-            "validationType": self.validation_type,
-            "errors": list(self.errors),
-            "errorCount": len(self.errors),
-        }
+        return {**RunEvent._said(self), "errorCount": len(self.errors)}
 
     def _line(self) -> str:
         return f"step {self.step}: invalid {self.validation_type} (errors: {len(self.errors)})"

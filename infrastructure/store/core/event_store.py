@@ -8,7 +8,7 @@ use a store, but no forked process.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 
 from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError
 from steptrail.domain.kernel.erasure import Erasure
@@ -26,11 +26,11 @@ from steptrail.infrastructure.store.core.blobs import (
     detach_all,
     encode_commit,
 )
+from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import StoreLease, give_back
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
-from steptrail.infrastructure.store.core.log_of_types import LogOfTypes
 from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
     StreamRead,
@@ -43,7 +43,7 @@ from steptrail.infrastructure.store.core.reading import (
     read_stream,
     verify_stream,
 )
-from steptrail.infrastructure.store.core.recorder import PendingCommit
+from steptrail.infrastructure.store.core.recorder import LogRow, PendingCommit
 from steptrail.infrastructure.store.core.snapshots import unsealed
 from steptrail.infrastructure.store.core.store_threads import StoreThreads
 
@@ -56,10 +56,8 @@ class RecorderEventStore(StoreThreads):
 
     origin: Origin | None = None
     """The address that the store was opened at; None for one that was put together otherwise."""
-
-    @cached_property
-    def _log(self) -> LogOfTypes:
-        return LogOfTypes(self.recorder)
+    _types_there: frozenset[str] = frozenset()
+    """The names of the types that were stored when the log was last asked for some."""
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         """Store the whole commit after `expected`, or none of it. Raises `ValueError` for one that cannot be encoded.
@@ -197,10 +195,29 @@ class RecorderEventStore(StoreThreads):
         """Return at most `limit` records of the log after a position, with errors in place of what cannot be read."""
 
         def read() -> LogPage:
-            rows = self._log.select(after, limit, types, stream, heads=heads)
+            rows = self._select_log(after, limit, types, stream, heads=heads)
             return read_log(self.recorder, rows, after, limit, is_lazy=is_lazy, on_damage=self._mark)
 
         return await self._ask(read)
+
+    def _select_log(
+        self, after: int, limit: int, types: Sequence[str], stream: str | None, *, heads: bool
+    ) -> list[LogRow]:
+        """Return the rows of some types, or of all without any, with what a newer version stored under other names.
+
+        That cannot be read here, and who asks for a type is to be told so: passed over, it would be missing from what
+        is made of the log, and nobody would know.
+        """
+        if not types:
+            return self.recorder.select_log(after, limit, (), stream, heads=heads)
+        while True:
+            known = self._types_there
+            rows = self.recorder.select_log(after, limit, stored_names(types, known), stream, heads=heads)
+            # Asked behind the rows, so that they can hold no type that is not among these.
+            there = frozenset(self.recorder.select_types())
+            if there == known:
+                return rows
+            self._types_there = there
 
     async def last_position(self) -> int:
         """Return where the log ends now, 0 when it is empty."""

@@ -23,13 +23,15 @@ import json
 import os
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import Protocol
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -51,32 +53,30 @@ from steptrail.infrastructure.store.core.lease_looking import (
 _POLL_SECONDS = 0.01
 
 
-class HeldLease(Protocol):
-    """A lease that was granted."""
+class HeldLease(NamedTuple):
+    """A lease that was granted. `release` gives it up, and is safe to call twice."""
 
-    def release(self) -> None:
-        """Give it up. Safe to call twice."""
-        ...
+    release: Callable[[], None]
 
 
-class Leases(Protocol):
+class Leases(ABC):
     """Grants leases; blocking."""
 
+    @abstractmethod
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Return the lease of a stream or raise `SessionBusy`."""
-        ...
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Do what `acquire` does, or return None when that takes longer than to write into a file."""
-        ...
+        return self.acquire(stream, owner, take_over=take_over)
 
+    @abstractmethod
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
-        ...
 
 
 class StoreLease:
@@ -103,7 +103,7 @@ def give_back(leases: Leases, is_erased: Callable[[str], bool]) -> None:
                 leases.acquire(left.stream, "erasure", take_over=False).release()
 
 
-class FileLeases:
+class FileLeases(Leases):
     """Leases of a database file, between all processes of this machine."""
 
     def __init__(self, database: Path, *, patience: float) -> None:
@@ -127,12 +127,12 @@ class FileLeases:
             held = self._live(name)
             if held and not take_over:
                 raise SessionBusy(session_in(stream), _read_owner(held[-1].path))
-            lease = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
+            path = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
             # Somebody may have taken the lease without the guard meanwhile. A take-over is granted beside anybody.
-            if not take_over and (others := [each for each in self._live(name) if each.path != lease.path]):
-                lease.release()
+            if not take_over and (others := [each for each in self._live(name) if each.path != path]):
+                self.give_up(path)
                 raise SessionBusy(session_in(stream), _read_owner(others[-1].path))
-            return lease
+            return HeldLease(partial(self.give_up, path))
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Do what `acquire` does, or return None where that takes a look at who holds the lease, or the first lock."""
@@ -144,10 +144,10 @@ class FileLeases:
         try:
             if self._files_of(name):
                 return None
-            lease = self._written(name, 1, holder, stream, owner)
-            if self._files_of(name) == [lease.path.name]:
-                return lease
-            lease.release()
+            path = self._written(name, 1, holder, stream, owner)
+            if self._files_of(name) == [path.name]:
+                return HeldLease(partial(self.give_up, path))
+            self.give_up(path)
         except OSError as error:
             raise self._file_error(error) from error
         return None
@@ -156,11 +156,10 @@ class FileLeases:
         """Return the names of the files of a lease, whatever somebody else may have put among them."""
         return [each for each in os.listdir(self._folder) if each.startswith(name)]
 
-    def _written(self, name: str, number: int, holder: FileLock, stream: str, owner: str) -> "_FileLease":
-        """Write the file of a lease, of which nobody knows yet whether it is granted."""
+    def _written(self, name: str, number: int, holder: FileLock, stream: str, owner: str) -> Path:
+        """Write the file of a lease, of which nobody knows yet whether it is granted, and return its name."""
         # Each has a file of its own, so that a removal never meets the lease of somebody else.
         path = self._folder / f"{name}.{number}.{holder_of(holder)}.{next(self._grants)}{LEASE}"
-        lease = _FileLease(self, path)
         with self._lock:
             # Before it can be seen: another thread takes a file of this holder for one that could not be removed.
             self._held.add(path)
@@ -168,9 +167,9 @@ class FileLeases:
             path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
         except BaseException:
             # A lease that was not granted leaves nothing behind.
-            lease.release()
+            self.give_up(path)
             raise
-        return lease
+        return path
 
     def _live(self, name: str) -> list[LeaseFile]:
         """Return the live leases of a stream, oldest first, and remove the others. Call it under the guard."""
@@ -286,65 +285,43 @@ class FileLeases:
         return StoreLocked(f"the leases in {self._folder} are locked by another process: try again")
 
 
-class _FileLease:
-    def __init__(self, leases: FileLeases, path: Path) -> None:
-        self._leases, self.path = leases, path
-
-    def release(self) -> None:
-        self._leases.give_up(self.path)
-
-
-class MemoryLeases:
+class MemoryLeases(Leases):
     """Leases of a database in memory, which one store of one process has to itself."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[_MemoryLease]] = {}
+        self._held: dict[str, dict[object, str]] = {}
+        """Stream -> its leases, the oldest first, each with its owner."""
         self._lock = threading.Lock()
 
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Return the lease of a stream or raise `SessionBusy`."""
         with self._lock:
-            held = self._held.setdefault(stream, [])
+            held, lease = self._held.setdefault(stream, {}), object()
             if held and not take_over:
-                raise SessionBusy(session_in(stream), held[-1].owner)
-            lease = _MemoryLease(self, stream, owner_here(stream, owner))
-            held.append(lease)
-        return lease
-
-    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
-        """Do what `acquire` does."""
-        return self.acquire(stream, owner, take_over=take_over)
+                raise SessionBusy(session_in(stream), [*held.values()][-1])
+            held[lease] = owner_here(stream, owner)
+        return HeldLease(partial(self._give_up, stream, lease))
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all."""
         with self._lock:
-            held = [lease for leases in self._held.values() for lease in leases]
-        return [SeenLease(lease.stream, lease.owner, True) for lease in held if stream in {None, lease.stream}]
+            held = [(each, owner) for each, leases in self._held.items() for owner in leases.values()]
+        return [SeenLease(each, owner, True) for each, owner in held if stream in {None, each}]
 
     def close(self) -> None:
         """Forget every lease. Safe to call twice."""
         with self._lock:
             self._held.clear()
 
-    def give_up(self, lease: "_MemoryLease") -> None:
-        """Free a lease. Only the first call does anything."""
+    def _give_up(self, stream: str, lease: object) -> None:
         with self._lock:
-            held = self._held.get(lease.stream, [])
-            if lease in held:
-                held.remove(lease)
+            held = self._held.get(stream, {})
+            held.pop(lease, None)
             if not held:
-                self._held.pop(lease.stream, None)
+                self._held.pop(stream, None)
 
 
-class _MemoryLease:
-    def __init__(self, leases: MemoryLeases, stream: str, owner: str) -> None:
-        self._leases, self.stream, self.owner = leases, stream, owner
-
-    def release(self) -> None:
-        self._leases.give_up(self)
-
-
-class NoLeases:
+class NoLeases(Leases):
     """The leases of a store that is only read. It drives no session, and sees which others do."""
 
     def __init__(self, database: Path, *, patience: float) -> None:
@@ -353,10 +330,6 @@ class NoLeases:
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Raise `StoreReadOnly`."""
         raise StoreReadOnly(f"the store {self._store} was opened for reading only: {owner} cannot run {stream!r} on it")
-
-    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
-        """Raise `StoreReadOnly`."""
-        return self.acquire(stream, owner, take_over=take_over)
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""

@@ -295,15 +295,18 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
 
     if stream.startswith(STRAY):
         return ChainFault(1, None, "its events stand under a number that belongs to no stream")
-    erasure = recorder.select_erasure(stream)
-    if erasure is not None:
-        rows = recorder.select_chain(stream, 0, 2)
-        before = StreamHead(rows[0].version - 1 if rows else 0, bytes.fromhex(erasure.digest))
-        return verify_chain(stream, rows, after=before)
-    fault = verify_chain(stream, chain(), recorder.auxiliary.body)
-    if fault is not None or (cut := recorder.select_cut(stream)) is None:
+    fault: ChainFault | None = None
+    if (erasure := recorder.select_erasure(stream)) is None:
+        fault = verify_chain(stream, chain(), recorder.auxiliary.body)
+        if fault is None and (cut := recorder.select_cut(stream)) is not None:
+            fault = ChainFault(cut, None, f"event {cut} and those after it are missing, and their commit is there")
+        # Somebody may have erased it meanwhile.
+        erasure = recorder.select_erasure(stream) if fault is not None else None
+    if erasure is None:
         return fault
-    return ChainFault(cut, None, f"event {cut} and those after it are missing, and their commit is there")
+    rows = recorder.select_chain(stream, 0, 2)
+    before = StreamHead(rows[0].version - 1 if rows else 0, bytes.fromhex(erasure.digest))
+    return verify_chain(stream, rows, after=before)
 
 
 def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:

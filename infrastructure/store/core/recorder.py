@@ -3,8 +3,9 @@
 A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, ClassVar, LiteralString
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.blobs import Blob
 from steptrail.infrastructure.store.core.digest import ChainRow
-from steptrail.infrastructure.store.core.index import IndexRow
+from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 
 STRAY = "#"
@@ -56,64 +57,50 @@ def opened_on(commit: PendingCommit) -> str | None:
     return None if commit.expected != EMPTY_STREAM or commit.summary is None else commit.summary.fork_of
 
 
-class Recorder(Protocol):
+class Recorder(ABC):
     """The questions of the event store. All may be asked from several threads, and raise `StoreError`."""
 
-    @property
-    def auxiliary(self) -> AuxiliaryTables:
-        """The tables beside the events."""
-        ...
+    DIALECT: ClassVar[Dialect]
+    auxiliary: AuxiliaryTables
+    """The tables beside the events."""
+    watch: LogWatch
+    """Tells when the log has grown."""
+    catch_up: Callable[[], None] | None = None
+    """Does what an append may put off, to be called soon, and does not raise. None where nothing is put off."""
 
-    @property
-    def watch(self) -> LogWatch:
-        """Tells when the log has grown."""
-        ...
-
+    @abstractmethod
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction.
 
         One commit that conflicts does not keep the others out. A commit whose id stands right after the head it
         follows has been stored before, and is answered with its head.
         """
-        ...
 
-    @property
-    def catch_up(self) -> Callable[[], None] | None:
-        """Does what an append may put off, to be called soon, and does not raise. None where nothing is put off."""
-        ...
-
+    @abstractmethod
     def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
         """Store one commit as `append` does; None, with nothing stored, when that would have to wait for somebody."""
-        ...
 
+    @abstractmethod
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
-        ...
 
+    @abstractmethod
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
-        ...
 
+    @abstractmethod
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
-        ...
 
+    @abstractmethod
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
-        ...
 
-    def select_streams(self, prefix: str) -> list[str]:
-        """Return the ids of the streams that begin with `prefix`, oldest first."""
-        ...
-
+    @abstractmethod
     def select_all_streams(self) -> list[str]:
         """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
-        ...
 
-    def select_types(self) -> list[str]:
-        """Return the names of all types of events that were ever stored."""
-        ...
-
+    @abstractmethod
     def select_log(
         self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
     ) -> list[LogRow]:
@@ -121,73 +108,108 @@ class Recorder(Protocol):
 
         With `heads` False the heads of their commits may be left out. A row of a commit that is not there has None.
         """
-        ...
 
-    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
-        """Return the rows of the index that a query asks for."""
-        ...
-
-    def count_index(self, asked: IndexQuery) -> int:
-        """Return how many rows of the index a query asks for, whatever its limit."""
-        ...
-
+    @abstractmethod
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
-        ...
 
-    def mark_damage(self, stream: str, why: str) -> None:
-        """Say in the index why a stream cannot be read, unless something else is said already."""
-        ...
-
+    @abstractmethod
     def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
         """Erase streams together or not at all; each must end at the version that is given with it.
 
         Raises `ConcurrencyConflict` when one does not, and when a stream of the index that is not among them shares the
         past of one, or was begun by one.
         """
-        ...
 
-    def select_erasure(self, stream: str) -> Erasure | None:
-        """Return what is remembered of an erased stream; None for any other."""
-        ...
-
+    @abstractmethod
     def scrub(self, *, thoroughly: bool) -> str | None:
         """Remove the bytes of what was erased from the files of the database; return where some may remain, and why.
 
         With `thoroughly` the whole database is gone through, however large it is.
         """
-        ...
 
+    @abstractmethod
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
-        ...
 
+    @abstractmethod
     def select_strays(self) -> list[tuple[str, int]]:
         """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them.
 
         All events are gone through.
         """
-        ...
 
+    @abstractmethod
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
-        ...
 
+    @abstractmethod
     def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
         """Return the end of the log, and the newest version of each stream with events after position `after`.
 
         An end before `after` means that the log does not reach there.
         """
-        ...
 
+    @abstractmethod
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
-        ...
 
+    @abstractmethod
     def hurry(self) -> None:
         """Have what is under way end within seconds, because `close` is to follow. May be called from any thread."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Close the watch and every connection. Safe to call twice."""
-        ...
+
+    def select_streams(self, prefix: str) -> list[str]:
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
+        schema, mark = self.DIALECT.schema, self.DIALECT.mark
+        within: LiteralString = f"SELECT id FROM {schema}streams WHERE id >= {mark} AND id < {mark} ORDER BY number"  # noqa: S608
+        return [row[0] for row in self._fetch(within, (prefix, prefix + "\U0010ffff"))]
+
+    def select_types(self) -> list[str]:
+        """Return the names of all types of events that were ever stored."""
+        return [name for (name,) in self._fetch(f"SELECT name FROM {self.DIALECT.schema}types")]  # noqa: S608 - ours
+
+    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
+        """Return the rows of the index that a query asks for."""
+        statement, parameters = select(asked, self.DIALECT)
+        return self._fetch(statement, parameters)
+
+    def count_index(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
+        statement, parameters = select_count(asked, self.DIALECT)
+        return int(self._fetch(statement, parameters)[0][0])
+
+    def mark_damage(self, stream: str, why: str) -> None:
+        """Say in the index why a stream cannot be read, unless something else is said already."""
+        schema, mark = self.DIALECT.schema, self.DIALECT.mark
+        self._run(
+            f"UPDATE {schema}streams SET damage = {mark} WHERE id = {mark} AND damage IS NULL "  # noqa: S608 - ours
+            "AND coalesce(status, '') <> 'erased'",
+            (why, stream),
+        )
+
+    def select_erasure(self, stream: str) -> Erasure | None:
+        """Return what is remembered of an erased stream; None for any other."""
+        schema, mark = self.DIALECT.schema, self.DIALECT.mark
+        found = self._fetch(
+            f"SELECT position, at, by, reason, events, digest FROM {schema}erasures "  # noqa: S608 - a text of ours
+            f"WHERE stream = (SELECT number FROM {schema}streams WHERE id = {mark})",
+            (stream,),
+        )
+        if not found:
+            return None
+        position, at, by, reason, events, digest = found[0]
+        return Erasure(
+            stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=digest.hex()
+        )
+
+    @abstractmethod
+    def _fetch(self, statement: LiteralString, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a statement."""
+
+    @abstractmethod
+    def _run(self, statement: LiteralString, parameters: Sequence[Any]) -> None:
+        """Run a statement that writes."""

@@ -1,57 +1,31 @@
 """The tables beside the events of a PostgreSQL store: blobs, snapshots and the places of followers."""
 
-from collections.abc import Sequence
-from typing import Any, LiteralString
+from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements
 
-from steptrail.domain.errors import StoreReadOnly
-from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements, AuxiliaryTables
-from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import ServerFailure, fetch_all
-from steptrail.infrastructure.store.postgres.errors import translate
-
-
-class PostgresAuxiliaryTables(AuxiliaryTables):
-    """The tables beside the table `steptrail.events`."""
-
-    STATEMENTS = AuxiliaryStatements(
-        body="SELECT body FROM steptrail.blobs WHERE digest = %s",
-        digests="SELECT digest FROM steptrail.blobs ORDER BY digest",
-        states_with_blobs="SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
-        "AND (substring(state FROM 1 FOR %s::integer) = %s "
-        "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint",
-        snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
-        # The digest of the commit that holds the version, unless it goes on behind it.
-        "(SELECT c.digest FROM steptrail.commits c JOIN steptrail.streams n ON n.number = c.stream "
-        "WHERE n.id = s.stream AND c.version <= s.version "
-        "AND EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version) "
-        "AND (EXISTS (SELECT 1 FROM steptrail.commits WHERE stream = c.stream AND version = s.version + 1) "
-        "OR NOT EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version + 1)) "
-        "ORDER BY c.version DESC LIMIT 1) "
-        "FROM steptrail.snapshots s WHERE s.stream = %s",
-        streams_with_snapshots="SELECT stream FROM steptrail.snapshots ORDER BY stream",
-        # One that comes late must not bring an erased stream back: it waits for an erasure that is on its way.
-        keep_snapshot="WITH there AS (SELECT status FROM steptrail.streams WHERE id = %s FOR SHARE) "
-        "INSERT INTO steptrail.snapshots (stream, version, digest, format, state, seal) "
-        "SELECT %s, %s::bigint, %s::bytea, %s, %s::bytea, %s::bytea "
-        "WHERE NOT EXISTS (SELECT 1 FROM there WHERE status = 'erased') "
-        "ON CONFLICT (stream) DO UPDATE SET version = excluded.version, "
-        "digest = excluded.digest, format = excluded.format, state = excluded.state, seal = excluded.seal",
-        place="SELECT position FROM steptrail.followers WHERE name = %s",
-        keep_place="INSERT INTO steptrail.followers AS kept VALUES (%s, %s) "
-        "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position",
-    )
-
-    def __init__(self, connections: PostgresConnections) -> None:
-        self._connections = connections
-
-    def _rows(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
-
-    def _write(self, statement: LiteralString, parameters: Sequence[object]) -> None:
-        name = self._connections.address.name
-        if self._connections.is_read_only:
-            raise StoreReadOnly(f"the store {name} was opened for reading only")
-        try:
-            self._connections.write(lambda connection: connection.execute(statement, parameters))
-        except ServerFailure as failure:
-            raise translate(failure, name, is_writing=not failure.is_lost) from failure
+AUXILIARY = AuxiliaryStatements(
+    body="SELECT body FROM steptrail.blobs WHERE digest = %s",
+    digests="SELECT digest FROM steptrail.blobs ORDER BY digest",
+    states_with_blobs="SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
+    "AND (substring(state FROM 1 FOR %s::integer) = %s "
+    "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint",
+    snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
+    # The digest of the commit that holds the version, unless it goes on behind it.
+    "(SELECT c.digest FROM steptrail.commits c JOIN steptrail.streams n ON n.number = c.stream "
+    "WHERE n.id = s.stream AND c.version <= s.version "
+    "AND EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version) "
+    "AND (EXISTS (SELECT 1 FROM steptrail.commits WHERE stream = c.stream AND version = s.version + 1) "
+    "OR NOT EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version + 1)) "
+    "ORDER BY c.version DESC LIMIT 1) "
+    "FROM steptrail.snapshots s WHERE s.stream = %s",
+    streams_with_snapshots="SELECT stream FROM steptrail.snapshots ORDER BY stream",
+    # One that comes late must not bring an erased stream back: it waits for an erasure that is on its way.
+    keep_snapshot="WITH there AS (SELECT status FROM steptrail.streams WHERE id = %s FOR SHARE) "
+    "INSERT INTO steptrail.snapshots (stream, version, digest, format, state, seal) "
+    "SELECT %s, %s::bigint, %s::bytea, %s, %s::bytea, %s::bytea "
+    "WHERE NOT EXISTS (SELECT 1 FROM there WHERE status = 'erased') "
+    "ON CONFLICT (stream) DO UPDATE SET version = excluded.version, "
+    "digest = excluded.digest, format = excluded.format, state = excluded.state, seal = excluded.seal",
+    place="SELECT position FROM steptrail.followers WHERE name = %s",
+    keep_place="INSERT INTO steptrail.followers AS kept VALUES (%s, %s) "
+    "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position",
+)

@@ -131,19 +131,6 @@ def _erase(connection: Connection, end: _WhatIsLeft, at: int, by: str, reason: s
     return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=last.hex())
 
 
-def erasure_of(connection: Connection, stream: str) -> Erasure | None:
-    """Return what is remembered of an erased stream; None for any other."""
-    row = connection.execute(
-        "SELECT position, at, by, reason, events, digest FROM steptrail.erasures "
-        "WHERE stream = (SELECT number FROM steptrail.streams WHERE id = %s)",
-        (stream,),
-    ).fetchone()
-    if row is None:
-        return None
-    position, at, by, reason, events, digest = row
-    return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=digest.hex())
-
-
 def scrubbed(connections: PostgresConnections, *, thoroughly: bool) -> str:
     """Vacuum the tables, if asked to; return where bytes may remain: a server overwrites nothing at once."""
     if not thoroughly:

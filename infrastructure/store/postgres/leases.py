@@ -9,11 +9,12 @@ given up while the database was away is its process's to take again at once, and
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, LiteralString
 from uuid import uuid4
 
 from steptrail.domain.errors import SessionBusy, StoreError, StoreReadOnly
-from steptrail.infrastructure.store.core.lease import HeldLease, owner_here, session_in
+from steptrail.infrastructure.store.core.lease import HeldLease, Leases, owner_here, session_in
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections, SteadyConnection
@@ -23,7 +24,7 @@ from steptrail.infrastructure.store.postgres.errors import translate
 _RENEWALS = 3
 
 
-class PostgresLeases:
+class PostgresLeases(Leases):
     """Leases between all processes that share the database. They have a connection of their own."""
 
     def __init__(self, connections: PostgresConnections) -> None:
@@ -63,7 +64,7 @@ class PostgresLeases:
                 raise SessionBusy(session_in(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
         with self._lock:
             self._held.add(token)
-        return _RowLease(self, token)
+        return HeldLease(partial(self.give_up, token))
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> None:
         """Return None: a server is asked in another thread."""
@@ -141,11 +142,3 @@ class PostgresLeases:
                 return ask()
         except ServerFailure as failure:
             raise translate(failure, self._name, is_writing=not statement.startswith("SELECT")) from failure
-
-
-class _RowLease:
-    def __init__(self, leases: PostgresLeases, token: str) -> None:
-        self._leases, self._token = leases, token
-
-    def release(self) -> None:
-        self._leases.give_up(self._token)

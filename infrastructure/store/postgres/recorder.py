@@ -22,11 +22,11 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 from steptrail.domain.kernel.erasure import Erased, Erasure
-from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
-from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select, select_count
+from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import (
     STRAY,
@@ -34,9 +34,10 @@ from steptrail.infrastructure.store.core.recorder import (
     EventRow,
     LogRow,
     PendingCommit,
+    Recorder,
     opened_on,
 )
-from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
+from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import (
@@ -47,7 +48,7 @@ from steptrail.infrastructure.store.postgres.driver import (
     send_unasked,
     together,
 )
-from steptrail.infrastructure.store.postgres.erasing import erase_streams, erasure_of, scrubbed
+from steptrail.infrastructure.store.postgres.erasing import erase_streams, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
@@ -128,14 +129,16 @@ _STANDING_IN_THE_WAY = {"55P03", "57014", ONLY_READS, "42501"}
 """Locked, too slow, read-only, no right: a smaller group would meet the same."""
 
 
-class PostgresRecorder:
+class PostgresRecorder(Recorder):
     """Rows in and out of the schema `steptrail`. Takes ownership of the connections."""
+
+    DIALECT = DIALECT
 
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
-        self._announced, self._is_to_announce = _NEVER, False
-        self.auxiliary = PostgresAuxiliaryTables(connections)
+        self._announced, self._is_to_announce, self.catch_up = _NEVER, False, self._announce_now
+        self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
         self._listener = NotificationListener(connections, self.watch.look)
 
@@ -179,7 +182,7 @@ class PostgresRecorder:
             self._announced = now
             send_unasked(connection, ANNOUNCE)
 
-    def catch_up(self) -> None:
+    def _announce_now(self) -> None:
         """Announce what was stored and not announced. One that is lost costs a look a second."""
         if self._is_to_announce:
             self._announced = _NEVER
@@ -250,14 +253,6 @@ class PostgresRecorder:
         )
         return (cast(CommitRow, rows[0][:5]), rows[0][5]) if rows else None
 
-    def select_streams(self, prefix: str) -> list[str]:
-        """Return the ids of the streams that begin with `prefix`, oldest first."""
-        rows = self._fetch(
-            "SELECT id FROM steptrail.streams WHERE id >= %s AND id < %s ORDER BY number",
-            (prefix, prefix + "\U0010ffff"),
-        )
-        return [row[0] for row in rows]
-
     def select_all_streams(self) -> list[str]:
         """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
         named = self._fetch("SELECT id FROM steptrail.streams ORDER BY number")
@@ -266,10 +261,6 @@ class PostgresRecorder:
             "WHERE NOT EXISTS (SELECT 1 FROM steptrail.streams WHERE number = e.stream)"
         )
         return [row[0] for row in named] + [f"{STRAY}{row[0]}" for row in strays]
-
-    def select_types(self) -> list[str]:
-        """Return the names of all types of events that were ever stored."""
-        return [name for (name,) in self._fetch("SELECT name FROM steptrail.types")]
 
     def select_log(
         self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
@@ -298,31 +289,13 @@ class PostgresRecorder:
 
         return self._connections.read(read)
 
-    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
-        """Return the rows of the index that a query asks for."""
-        statement, parameters = select(asked, DIALECT)
-        return self._fetch(statement, parameters)
-
-    def count_index(self, asked: IndexQuery) -> int:
-        """Return how many rows of the index a query asks for, whatever its limit."""
-        statement, parameters = select_count(asked, DIALECT)
-        return int(self._fetch(statement, parameters)[0][0])
-
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
-        self._write(
+        self._run(
             "SELECT steptrail.list_stream(number, %s::jsonb) FROM steptrail.streams "
             "WHERE id = %s AND (version IS NULL OR version <= %s::bigint) "
             "AND status IS DISTINCT FROM 'erased' FOR UPDATE",
             (as_json(row), row.stream, row.version),
-        )
-
-    def mark_damage(self, stream: str, why: str) -> None:
-        """Say in the index why a stream cannot be read, unless something else is said already."""
-        self._write(
-            "UPDATE steptrail.streams SET damage = %s WHERE id = %s AND damage IS NULL "
-            "AND status IS DISTINCT FROM 'erased'",
-            (why, stream),
         )
 
     def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
@@ -343,10 +316,6 @@ class PostgresRecorder:
             raise translate(failure, self._name, is_writing=True) from failure
         self.watch.look()
         return erased
-
-    def select_erasure(self, stream: str) -> Erasure | None:
-        """Return what is remembered of an erased stream; None for any other."""
-        return self._connections.read(lambda connection: erasure_of(connection, stream))
 
     def scrub(self, *, thoroughly: bool) -> str:
         """Have the server reuse the places of what was erased, if asked to; say where bytes remain."""
@@ -414,7 +383,7 @@ class PostgresRecorder:
 
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
-        self.catch_up()
+        self._announce_now()
         self.watch.close()
         self._listener.close()
         self._connections.close()
@@ -422,7 +391,7 @@ class PostgresRecorder:
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")
 
-    def _write(self, statement: LiteralString, parameters: Sequence[object]) -> None:
+    def _run(self, statement: LiteralString, parameters: Sequence[object]) -> None:
         if self._connections.is_read_only:
             raise self._refused()
         try:

@@ -1,46 +1,24 @@
 """The tables beside the events of a SQLite store: blobs, snapshots and the places of followers."""
 
-from collections.abc import Sequence
-from typing import Any
+from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements
 
-from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements, AuxiliaryTables
-from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
-from steptrail.infrastructure.store.sqlite.errors import translated
-
-
-class SqliteAuxiliaryTables(AuxiliaryTables):
-    """The tables beside the table `events`."""
-
-    STATEMENTS = AuxiliaryStatements(
-        body="SELECT body FROM blobs WHERE digest = ?",
-        digests="SELECT digest FROM blobs ORDER BY rowid",
-        states_with_blobs="SELECT position, state, content FROM events WHERE position > ? AND "
-        "(substr(state, 1, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
-        "typeof(content) = 'blob') ORDER BY position LIMIT ?",
-        snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
-        # The digest of the commit that ends with the version.
-        "(SELECT c.digest FROM streams n JOIN commits c ON c.stream = n.number AND c.version = "
-        "(SELECT max(version) FROM commits WHERE stream = n.number AND version <= s.version) "
-        "JOIN events e ON e.position = c.position + c.size - 1 AND e.stream = c.stream AND e.version = s.version "
-        "WHERE n.id = s.stream) FROM snapshots s WHERE s.stream = ?",
-        streams_with_snapshots="SELECT stream FROM snapshots ORDER BY rowid",
-        # One that comes late must not bring an erased stream back.
-        keep_snapshot="INSERT OR REPLACE INTO snapshots SELECT ?2, ?3, ?4, ?5, ?6, ?7 "
-        "WHERE NOT EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND status = 'erased')",
-        place="SELECT position FROM followers WHERE name = ?",
-        keep_place="INSERT INTO followers VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > position",
-    )
-
-    def __init__(self, connections: Connections, store: str) -> None:
-        self._connections, self._store = connections, store
-
-    def _rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        return translated(
-            lambda: self._connections.read(lambda connection: fetch_all(connection, statement, parameters)), self._store
-        )
-
-    def _write(self, statement: str, parameters: Sequence[Any]) -> None:
-        translated(
-            lambda: self._connections.write(lambda connection: connection.execute(statement, parameters)), self._store
-        )
+AUXILIARY = AuxiliaryStatements(
+    body="SELECT body FROM blobs WHERE digest = ?",
+    digests="SELECT digest FROM blobs ORDER BY rowid",
+    states_with_blobs="SELECT position, state, content FROM events WHERE position > ? AND "
+    "(substr(state, 1, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
+    "typeof(content) = 'blob') ORDER BY position LIMIT ?",
+    snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
+    # The digest of the commit that ends with the version.
+    "(SELECT c.digest FROM streams n JOIN commits c ON c.stream = n.number AND c.version = "
+    "(SELECT max(version) FROM commits WHERE stream = n.number AND version <= s.version) "
+    "JOIN events e ON e.position = c.position + c.size - 1 AND e.stream = c.stream AND e.version = s.version "
+    "WHERE n.id = s.stream) FROM snapshots s WHERE s.stream = ?",
+    streams_with_snapshots="SELECT stream FROM snapshots ORDER BY rowid",
+    # One that comes late must not bring an erased stream back.
+    keep_snapshot="INSERT OR REPLACE INTO snapshots SELECT ?2, ?3, ?4, ?5, ?6, ?7 "
+    "WHERE NOT EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND status = 'erased')",
+    place="SELECT position FROM followers WHERE name = ?",
+    keep_place="INSERT INTO followers VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > position",
+)

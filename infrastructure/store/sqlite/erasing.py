@@ -98,19 +98,6 @@ def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, b
     return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=last.hex())
 
 
-def erasure_of(connection: sqlite3.Connection, stream: str) -> Erasure | None:
-    """Return what is remembered of an erased stream; None for any other."""
-    row = connection.execute(
-        "SELECT position, at, by, reason, events, digest FROM erasures "
-        "WHERE stream = (SELECT number FROM streams WHERE id = ?)",
-        (stream,),
-    ).fetchone()
-    if row is None:
-        return None
-    position, at, by, reason, events, digest = row
-    return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=digest.hex())
-
-
 def scrubbed(connections: Connections, store: str, *, thoroughly: bool) -> str | None:
     """Write the file anew, if it is small or if asked to, and empty its log; return where bytes may remain, and why."""
     left: list[str] = []

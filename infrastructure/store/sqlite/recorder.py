@@ -1,4 +1,4 @@
-"""The questions of the event store, put to SQLite. The event-store library has no part in them."""
+"""The questions of the event store, put to SQLite."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,11 @@ from typing import Any, TypeVar, cast
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
-from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow
-from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
+from steptrail.infrastructure.store.core.index import Dialect
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import (
     STRAY,
@@ -18,6 +18,7 @@ from steptrail.infrastructure.store.core.recorder import (
     EventRow,
     LogRow,
     PendingCommit,
+    Recorder,
 )
 from steptrail.infrastructure.store.sqlite.append import (
     CommitWriter,
@@ -25,9 +26,9 @@ from steptrail.infrastructure.store.sqlite.append import (
     list_stream,
     newest_head,
 )
-from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
+from steptrail.infrastructure.store.sqlite.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all, in_transaction
-from steptrail.infrastructure.store.sqlite.erasing import erase_streams, erasure_of, scrubbed
+from steptrail.infrastructure.store.sqlite.erasing import erase_streams, scrubbed
 from steptrail.infrastructure.store.sqlite.errors import translated
 from steptrail.infrastructure.store.sqlite.events_of_stream import (
     BEGIN_OF,
@@ -81,35 +82,33 @@ _NO_HEAD: CommitRow = (None, None, None, None, None)
 T = TypeVar("T")
 
 
-class SqliteRecorder:
+class SqliteRecorder(Recorder):
     """Rows in and out of the tables of a store. Takes ownership of the connections.
 
-    `store` is what its user calls it. Without a `watch` it has one of its own, which looks for the commits of other
-    processes unless `is_quiet` says that there are none.
+    `store` is what its user calls it. Its watch looks for the commits of other processes so often, unless `is_quiet`
+    says that there are none; `poll` is None where there can be none.
     """
+
+    DIALECT = DIALECT
 
     def __init__(
         self,
         connections: Connections,
         *,
         store: str,
-        watch: LogWatch | None = None,
+        poll: float | None = _POLL_SECONDS,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connections, self._store = connections, store
         self._writer = CommitWriter(connections, store)
-        self.auxiliary = SqliteAuxiliaryTables(connections, store)
-        self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS, is_quiet=is_quiet)
+        self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
+        self.watch = LogWatch(self.select_last_position, poll=poll, is_quiet=is_quiet)
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not; see `CommitWriter.append`."""
         outcomes = self._writer.append(commits)
         self.watch.look()
         return outcomes
-
-    @property
-    def catch_up(self) -> None:
-        """Nothing is put off."""
 
     def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
         """Store a commit or say why not; None, with nothing stored, when that would have to wait for somebody."""
@@ -139,22 +138,11 @@ class SqliteRecorder:
         rows = self._fetch(f"SELECT {_HEAD}, c.digest {_COMMIT}", (stream, version))
         return (cast(CommitRow, tuple(rows[0][:5])), checked_digest(stream, version, rows[0][5])) if rows else None
 
-    def select_streams(self, prefix: str) -> list[str]:
-        """Return the ids of the streams that begin with `prefix`, oldest first."""
-        rows = self._fetch(
-            "SELECT id FROM streams WHERE id >= ? AND id < ? ORDER BY number", (prefix, prefix + "\U0010ffff")
-        )
-        return [row[0] for row in rows]
-
     def select_all_streams(self) -> list[str]:
         """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
         named = self._fetch("SELECT id FROM streams ORDER BY number", ())
         strays = self._fetch("SELECT DISTINCT stream FROM commits WHERE stream NOT IN (SELECT number FROM streams)", ())
         return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
-
-    def select_types(self) -> list[str]:
-        """Return the names of all types of events that were ever stored."""
-        return [name for (name,) in self._fetch("SELECT name FROM types", ())]
 
     def select_log(
         self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
@@ -201,16 +189,6 @@ class SqliteRecorder:
             found.append((*event, *heads[stream]))
         return found
 
-    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
-        """Return the rows of the index that a query asks for."""
-        statement, parameters = select(asked, DIALECT)
-        return self._fetch(statement, parameters)
-
-    def count_index(self, asked: IndexQuery) -> int:
-        """Return how many rows of the index a query asks for, whatever its limit."""
-        statement, parameters = select_count(asked, DIALECT)
-        return int(self._fetch(statement, parameters)[0][0])
-
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
         older = (
@@ -223,11 +201,6 @@ class SqliteRecorder:
 
         self._write(lambda connection: in_transaction(connection, written))
 
-    def mark_damage(self, stream: str, why: str) -> None:
-        """Say in the index why a stream cannot be read, unless something else is said already."""
-        marked = "UPDATE streams SET damage = ? WHERE id = ? AND damage IS NULL AND status IS NOT 'erased'"
-        self._write(lambda connection: connection.execute(marked, (why, stream)))
-
     def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
         """Erase streams together or not at all. Raises `ConcurrencyConflict`; see the port."""
         erased = self._write(
@@ -236,20 +209,16 @@ class SqliteRecorder:
         self.watch.look()
         return erased
 
-    def select_erasure(self, stream: str) -> Erasure | None:
-        """Return what is remembered of an erased stream; None for any other."""
-        return self._read(lambda connection: erasure_of(connection, stream))
-
     def scrub(self, *, thoroughly: bool) -> str | None:
         """Remove the bytes of what was erased from the file and its log; return where some may remain, and why."""
         return translated(lambda: scrubbed(self._connections, self._store, thoroughly=thoroughly), self._store)
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
+        # In one question: a commit between two would be one whose events are gone.
         rows = self._fetch(
-            f"SELECT min(version) FROM commits WHERE {OF_STREAM} "  # noqa: S608
-            "AND version > ?",
-            (stream, self.select_version(stream)),
+            f"SELECT min(version) FROM commits WHERE {OF_STREAM} AND version > coalesce(({NEWEST_VERSION}), 0)",  # noqa: S608
+            (stream, stream, LAST_VERSION, LAST_VERSION),
         )
         found: int | None = rows[0][0]
         return found
@@ -299,8 +268,11 @@ class SqliteRecorder:
         self.watch.close()
         self._connections.close()
 
-    def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
+    def _fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return self._read(lambda connection: fetch_all(connection, statement, parameters))
+
+    def _run(self, statement: str, parameters: Sequence[Any]) -> None:
+        self._write(lambda connection: connection.execute(statement, parameters))
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return translated(lambda: self._connections.write(work), self._store)

@@ -7,92 +7,13 @@ never misread. Streams and types stand in the rows as numbers; the view `stored_
 import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld
-from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS, MIN_READER
+from steptrail.infrastructure.store.core.tables import COLUMNS, FORMAT, INDEXES, MEANINGS, MIN_READER
 from steptrail.infrastructure.store.sqlite.connections import SECURE_DELETE, SYNC_ON_MACOS, in_transaction
 from steptrail.infrastructure.store.sqlite.events_of_stream import COMMIT_OF_EVENT
 
 APPLICATION_ID = 0x53747054
 """`StpT` in ASCII."""
 
-_COLUMNS = {
-    "store": ("format INTEGER NOT NULL", "min_reader INTEGER NOT NULL"),
-    "streams": (
-        "number INTEGER PRIMARY KEY",
-        "id TEXT NOT NULL UNIQUE",
-        "version INTEGER",
-        "name TEXT",
-        "status TEXT",
-        "standing TEXT",
-        "stop_reason TEXT",
-        "resolved_by TEXT",
-        "answered INTEGER",
-        "due_at INTEGER",
-        "paused_by TEXT",
-        "recorded_errors INTEGER",
-        "executions INTEGER",
-        "steps INTEGER",
-        "active_seconds REAL",
-        "cost TEXT",
-        "parent TEXT",
-        "began_by TEXT",
-        "fork_of TEXT",
-        "started_at INTEGER",
-        "updated_at INTEGER",
-        "damage TEXT",
-    ),
-    "waits": (
-        "stream INTEGER NOT NULL",
-        "id TEXT NOT NULL",
-        "kind TEXT NOT NULL",
-        "since INTEGER NOT NULL",
-        "due_at INTEGER",
-        "asked_at_version INTEGER NOT NULL",
-        "answered_at INTEGER",
-        "waits_on TEXT",
-    ),
-    "types": ("number INTEGER PRIMARY KEY", "name TEXT NOT NULL UNIQUE"),
-    "commits": (
-        "stream INTEGER NOT NULL",
-        "version INTEGER NOT NULL",
-        "position INTEGER NOT NULL",
-        "size INTEGER NOT NULL",
-        "commit_id TEXT NOT NULL",
-        "actor TEXT NOT NULL",
-        "causation TEXT",
-        "segment INTEGER NOT NULL",
-        "key_id TEXT",
-        "digest BLOB NOT NULL",
-    ),
-    "events": (
-        "position INTEGER PRIMARY KEY",
-        "stream INTEGER NOT NULL",
-        "version INTEGER NOT NULL",
-        "type INTEGER NOT NULL",
-        "at INTEGER NOT NULL",
-        "state BLOB NOT NULL",
-        "content BLOB",
-    ),
-    "blobs": ("digest BLOB PRIMARY KEY NOT NULL", "body BLOB NOT NULL"),
-    "blob_uses": ("digest BLOB NOT NULL", "stream INTEGER NOT NULL"),
-    "erasures": (
-        "stream INTEGER PRIMARY KEY",
-        "position INTEGER NOT NULL",
-        "at INTEGER NOT NULL",
-        "by TEXT NOT NULL",
-        "reason TEXT NOT NULL",
-        "events INTEGER NOT NULL",
-        "digest BLOB NOT NULL",
-    ),
-    "snapshots": (
-        "stream TEXT PRIMARY KEY NOT NULL",
-        "version INTEGER NOT NULL",
-        "digest BLOB NOT NULL",
-        "format TEXT NOT NULL",
-        "state BLOB NOT NULL",
-        "seal BLOB NOT NULL",
-    ),
-    "followers": ("name TEXT PRIMARY KEY NOT NULL", "position INTEGER NOT NULL"),
-}
 _KEYS = {
     "blob_uses": "PRIMARY KEY (digest, stream)) WITHOUT ROWID",
     "commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID",
@@ -123,7 +44,7 @@ BEGIN SELECT RAISE(ABORT, 'the stream was erased'); END
 def ddl() -> list[str]:
     """Return the statements that turn an empty database into a store. They may run again on one."""
     return [
-        *map(_table, _COLUMNS),
+        *(_table(name) for name in COLUMNS if name != "leases"),
         *(f"CREATE INDEX IF NOT EXISTS {name} ON {rows}" for name, rows in INDEXES.items()),
         _VIEW,
         _TRIGGER,
@@ -178,7 +99,7 @@ def initialise(connection: sqlite3.Connection, store: str) -> None:
 
 def _table(name: str) -> str:
     # SQLite keeps the text of the statement, with its comments.
-    lines = [f"    {column},  -- {MEANINGS[name][column.split()[0]]}" for column in _COLUMNS[name]]
+    lines = [f"    {column} {kind},  -- {MEANINGS[name][column]}" for column, kind in COLUMNS[name].items()]
     key = _KEYS.get(name)
     if key is None:
         column, _, comment = lines[-1].rpartition(",  -- ")

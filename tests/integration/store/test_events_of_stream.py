@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from steptrail.domain.errors import CorruptRecord, MissingRecord
+from steptrail.domain.errors import CorruptRecord, MissingRecord, StoreError
 from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.infrastructure.store.core.blobs import encode_commit
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite import auxiliary_tables, recorder
+from steptrail.infrastructure.store.sqlite import recorder
 from steptrail.infrastructure.store.sqlite.connections import fetch_all
 from steptrail.testing.store_contract import Noted, commit_of
 
@@ -47,8 +49,7 @@ async def test_no_question_of_a_stream_goes_through_all_events(path: Path, monke
         asked.append((statement, parameters))
         return fetch_all(connection, statement, parameters)
 
-    for module in (recorder, auxiliary_tables):
-        monkeypatch.setattr(module, "fetch_all", noted)
+    monkeypatch.setattr(recorder, "fetch_all", noted)
     store = await filled(path)
     assert [record.version for record in (await store.read("agent:a", after=2, limit=3)).records] == [3, 4, 5]
     assert len((await store.read("agent:a", after=EMPTY_STREAM)).records) == 6
@@ -90,6 +91,32 @@ async def work_of_one_type(path: Path, commits: int) -> int:
 async def test_events_of_one_type_in_a_stream_of_twice_the_length_take_twice_the_work(tmp_path: Path) -> None:
     few, many = [await work_of_one_type(tmp_path / f"{size}.db", size) for size in (40, 80)]
     assert many < 2.5 * few
+
+
+async def test_given_a_commit_of_another_process_between_two_looks_then_a_sound_stream_is_not_said_to_be_cut(
+    path: Path,
+) -> None:
+    writer = await filled(path)
+    for number in range(6):
+        reader, looks = open_store(f"sqlite:///{path}", read_only=True), 0
+
+        def looked(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> list[Any]:
+            nonlocal looks
+            found = fetch_all(connection, statement, parameters)
+            if looks == number:  # noqa: B023 - called in this turn only
+                head = writer.recorder.select_head("agent:a")
+                commit = commit_of(f"between {number}", Noted())  # noqa: B023
+                states = tuple(encode_commit(commit))
+                (stored,) = writer.recorder.append([PendingCommit("agent:a", head, commit.head, states)])
+                assert not isinstance(stored, StoreError)
+            looks += 1
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recorder, "fetch_all", looked)
+            assert await reader.verify("agent:a") is None
+        await reader.close()
+    await writer.close()
 
 
 async def test_given_a_commit_that_is_gone_then_its_events_are_missing_and_belong_to_none(path: Path) -> None:

@@ -1,1 +1,0 @@
-"""The recorders of the `eventsourcing` library over our tables."""
