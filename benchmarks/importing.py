@@ -17,6 +17,8 @@ from steptrail import Steptrail
 
 _NOT_BEFORE_USED = frozenset(
     {
+        "eventsourcing.postgres",
+        "eventsourcing.sqlite",
         "http.server",
         "httpx2",
         "openai",

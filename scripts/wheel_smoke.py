@@ -23,6 +23,7 @@ HEAVY = (
     "ag_ui",
     "anthropic",
     "cel_expr_python",
+    "eventsourcing.postgres",
     "filelock",
     "jinja2",
     "mcp",

@@ -2,16 +2,25 @@
 
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.handlers import Handlers, complete
 from steptrail.domain.live import NodeDelta, NodeProgress
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
-from steptrail.projections.broadcast.payloads import MESSAGES, Message, Payload, error_shown
+from steptrail.projections.broadcast.payloads import Message, Payload, error_shown
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 
 FLOW_STATUS = "flow.status"
 FLOW_CHUNK = "flow.stream.chunk"
 FLOW_PROGRESS = "flow.node.progress"
+
+_SAID = Handlers[BroadcastConfig, [], Message | None]()
+
+
+def flow_said_of(event: FlowRunEvent, config: BroadcastConfig) -> Message | None:
+    """Return an event's message, beside that of a status; None when it has none."""
+    said = _TABLE.get(type(event))
+    return None if said is None else said(config, event)
 
 
 def flow_status_payload(
@@ -59,12 +68,12 @@ def _place(of: nodes.FlowNodeEvent | NodeDelta | NodeProgress) -> Payload:
     return {"node": of.node, "visit": of.visit, "item": of.item}
 
 
-@MESSAGES.of(nodes.FlowNodeStarted)
+@_SAID.of(nodes.FlowNodeStarted)
 def _started(config: BroadcastConfig, event: nodes.FlowNodeStarted) -> Message:
     return "flow.node.started", {**_place(event), "items": event.items}
 
 
-@MESSAGES.of(nodes.FlowNodeCompleted)
+@_SAID.of(nodes.FlowNodeCompleted)
 def _completed(config: BroadcastConfig, event: nodes.FlowNodeCompleted) -> Message:
     chosen: Payload = {"targets": list(event.targets), "item_errors": event.item_errors}
     return "flow.node.completed", {**_place(event), **chosen}
@@ -76,39 +85,39 @@ def _failure(config: BroadcastConfig, event: nodes.FlowNodeFailed | nodes.FlowNo
     return "flow.node.failed", {**_place(event), "failure": event.failure, "error": error, "is_recorded": is_recorded}
 
 
-MESSAGES.of(nodes.FlowNodeFailed)(_failure)
-MESSAGES.of(nodes.FlowNodeFailureRecorded)(_failure)
+_SAID.of(nodes.FlowNodeFailed)(_failure)
+_SAID.of(nodes.FlowNodeFailureRecorded)(_failure)
 
 
-@MESSAGES.of(nodes.FlowNodeSkipped)
+@_SAID.of(nodes.FlowNodeSkipped)
 def _skipped(config: BroadcastConfig, event: nodes.FlowNodeSkipped) -> Message:
     return "flow.node.skipped", {**_place(event), "by": event.by}
 
 
-@MESSAGES.of(nodes.FlowNodeCancelled)
+@_SAID.of(nodes.FlowNodeCancelled)
 def _cancelled(config: BroadcastConfig, event: nodes.FlowNodeCancelled) -> Message:
     return "flow.node.cancelled", {**_place(event), "reason": event.reason}
 
 
-@MESSAGES.of(nodes.FlowAttemptStarted)
+@_SAID.of(nodes.FlowAttemptStarted)
 def _tried(config: BroadcastConfig, event: nodes.FlowAttemptStarted) -> Message:
     return "flow.attempt.started", {**_place(event), "attempt": event.attempt}
 
 
-@MESSAGES.of(nodes.FlowAttemptEnded)
+@_SAID.of(nodes.FlowAttemptEnded)
 def _try_ended(config: BroadcastConfig, event: nodes.FlowAttemptEnded) -> Message:
     error = None if event.error is None else error_shown(event.error, event.failure, config)
     said: Payload = {"attempt": event.attempt, "outcome": event.outcome, "failure": event.failure, "error": error}
     return "flow.attempt.completed", {**_place(event), **said, "duration_ms": event.duration_ms}
 
 
-@MESSAGES.of(nodes.FlowRetryScheduled)
+@_SAID.of(nodes.FlowRetryScheduled)
 def _retries(config: BroadcastConfig, event: nodes.FlowRetryScheduled) -> Message:
     due: Payload = {"attempt": event.attempt, "due_at": to_datetime(event.due_at).isoformat()}
     return "flow.retry.scheduled", {**_place(event), **due}
 
 
-@MESSAGES.of(nodes.FlowQuestionAsked)
+@_SAID.of(nodes.FlowQuestionAsked)
 def _asks(config: BroadcastConfig, event: nodes.FlowQuestionAsked) -> Message:
     shown = config.include_tool_summaries
     options: list[JsonValue] = [*event.options] if shown else []
@@ -124,7 +133,26 @@ def _asks(config: BroadcastConfig, event: nodes.FlowQuestionAsked) -> Message:
     }
 
 
-@MESSAGES.of(nodes.FlowQuestionAnswered)
+@_SAID.of(nodes.FlowQuestionAnswered)
 def _answered(config: BroadcastConfig, event: nodes.FlowQuestionAnswered) -> Message:
     said: Payload = {"question_id": event.question_id, "kind": event.kind, "answer": event.answer, "by": event.by}
     return "flow.question.answered", {**_place(event), **said}
+
+
+@_SAID.of(
+    runs.FlowExecutionCompleted,
+    runs.FlowExecutionFailed,
+    runs.FlowExecutionPaused,
+    runs.FlowExecutionResumed,
+    runs.FlowExecutionStarted,
+    runs.FlowExecutionStopped,
+    runs.FlowExecutionUnpaused,
+    runs.FlowExecutionWaitEnded,
+    runs.FlowExecutionWaiting,
+    runs.FlowStopSignalReceived,
+)
+def _unsaid(config: BroadcastConfig, event: FlowRunEvent) -> None:
+    """Say nothing: the messages of a status say all that front ends are to know of these."""
+
+
+_TABLE = complete(nodes.FlowLifecycleEvent, _SAID)

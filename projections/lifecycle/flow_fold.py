@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events import FlowEvent, LimitReached, NodeFailed, NodeThen
@@ -18,7 +19,8 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.base import RunEvent, in_ms
-from steptrail.projections.lifecycle.handler_types import Head, LifecycleEvents
+from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
+from steptrail.projections.lifecycle.handler_types import Head
 
 
 class _NodeHead(Head):
@@ -66,7 +68,9 @@ class _Moment:
         return {**self.head(), "node": node, "visit": visit, "item": item}
 
 
-_HANDLERS = Handlers[_Moment, [], LifecycleEvents]()
+_Events: TypeAlias = Iterable[FlowLifecycleEvent]
+
+_HANDLERS = Handlers[_Moment, [], _Events]()
 
 
 class FlowLifecycleFold:
@@ -106,50 +110,50 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
     stored.PauseRequested,
     stored.SessionStarted,
 )
-def _untold(moment: _Moment, event: Event) -> LifecycleEvents:
+def _untold(moment: _Moment, event: Event) -> _Events:
     """Return no lifecycle events: a later event leads to one, or no listener needs to know."""
     return ()
 
 
 @_HANDLERS.of(stored.FlowStarted)
-def _started(moment: _Moment, event: stored.FlowStarted) -> LifecycleEvents:
+def _started(moment: _Moment, event: stored.FlowStarted) -> _Events:
     yield runs.FlowExecutionStarted(**moment.head(), flow=event.flow, is_retry=False)
 
 
 @_HANDLERS.of(stored.FlowRetried)
-def _retried(moment: _Moment, event: stored.FlowRetried) -> LifecycleEvents:
+def _retried(moment: _Moment, event: stored.FlowRetried) -> _Events:
     yield runs.FlowExecutionStarted(**moment.head(), flow=moment.state.name, is_retry=True)
 
 
 @_HANDLERS.of(stored.FlowResumed)
-def _resumed(moment: _Moment, event: stored.FlowResumed) -> LifecycleEvents:
+def _resumed(moment: _Moment, event: stored.FlowResumed) -> _Events:
     yield runs.FlowExecutionResumed(**moment.head(), ended_by=event.ended_by)
 
 
 @_HANDLERS.of(stored.ExecutionPaused)
-def _paused(moment: _Moment, event: stored.ExecutionPaused) -> LifecycleEvents:
+def _paused(moment: _Moment, event: stored.ExecutionPaused) -> _Events:
     yield runs.FlowExecutionPaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.PauseLifted)
-def _unpaused(moment: _Moment, event: stored.PauseLifted) -> LifecycleEvents:
+def _unpaused(moment: _Moment, event: stored.PauseLifted) -> _Events:
     # Otherwise a request was withdrawn that nobody has obeyed: the execution is at work.
     if moment.state.unpaused is not None:
         yield runs.FlowExecutionUnpaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.WaitStarted)
-def _waits(moment: _Moment, event: stored.WaitStarted) -> LifecycleEvents:
+def _waits(moment: _Moment, event: stored.WaitStarted) -> _Events:
     yield runs.FlowExecutionWaiting(**moment.head(), kind=event.kind, until=event.until)
 
 
 @_HANDLERS.of(stored.WaitEnded)
-def _waits_no_more(moment: _Moment, event: stored.WaitEnded) -> LifecycleEvents:
+def _waits_no_more(moment: _Moment, event: stored.WaitEnded) -> _Events:
     yield runs.FlowExecutionWaitEnded(**moment.head(), reason=event.reason, by=event.by)
 
 
 @_HANDLERS.of(stored.StopRequested)
-def _asked_to_stop(moment: _Moment, event: stored.StopRequested) -> LifecycleEvents:
+def _asked_to_stop(moment: _Moment, event: stored.StopRequested) -> _Events:
     yield runs.FlowStopSignalReceived(**moment.head(), source=event.by, message=event.reason)
 
 
@@ -164,7 +168,7 @@ class _FlowEnded(Head):
 
 
 @_HANDLERS.of(stored.ExecutionFinished)
-def _finished(moment: _Moment, event: stored.ExecutionFinished) -> LifecycleEvents:
+def _finished(moment: _Moment, event: stored.ExecutionFinished) -> _Events:
     state = moment.state
     run, _ = state.at_work()
     ended: _FlowEnded = {
@@ -197,18 +201,18 @@ def _why(state: FlowState, event: stored.ExecutionFinished) -> tuple[str, str | 
 
 
 @_HANDLERS.of(stored.NodeOpened)
-def _opened(moment: _Moment, event: stored.NodeOpened) -> LifecycleEvents:
+def _opened(moment: _Moment, event: stored.NodeOpened) -> _Events:
     yield nodes.FlowNodeStarted(**moment.of(event), items=event.items)
 
 
 @_HANDLERS.of(stored.NodeCompleted)
-def _completed(moment: _Moment, event: stored.NodeCompleted) -> LifecycleEvents:
+def _completed(moment: _Moment, event: stored.NodeCompleted) -> _Events:
     targets = event.route.targets if event.route is not None else ()
     yield nodes.FlowNodeCompleted(**moment.of(event), targets=targets, item_errors=event.item_errors)
 
 
 @_HANDLERS.of(stored.NodeFailureRecorded)
-def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> LifecycleEvents:
+def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> _Events:
     error = event.error
     yield nodes.FlowNodeFailureRecorded(
         **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
@@ -216,7 +220,7 @@ def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> LifecycleEv
 
 
 @_HANDLERS.of(stored.NodeFailed)
-def _failed(moment: _Moment, event: stored.NodeFailed) -> LifecycleEvents:
+def _failed(moment: _Moment, event: stored.NodeFailed) -> _Events:
     error = event.error
     yield nodes.FlowNodeFailed(
         **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
@@ -224,22 +228,22 @@ def _failed(moment: _Moment, event: stored.NodeFailed) -> LifecycleEvents:
 
 
 @_HANDLERS.of(stored.NodeSkipped)
-def _skipped(moment: _Moment, event: stored.NodeSkipped) -> LifecycleEvents:
+def _skipped(moment: _Moment, event: stored.NodeSkipped) -> _Events:
     yield nodes.FlowNodeSkipped(**moment.of(event), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.NodeCancelled)
-def _cancelled(moment: _Moment, event: stored.NodeCancelled) -> LifecycleEvents:
+def _cancelled(moment: _Moment, event: stored.NodeCancelled) -> _Events:
     yield nodes.FlowNodeCancelled(**moment.of(event), reason=event.reason)
 
 
 @_HANDLERS.of(stored.NodeAttemptStarted)
-def _tried(moment: _Moment, event: stored.NodeAttemptStarted) -> LifecycleEvents:
+def _tried(moment: _Moment, event: stored.NodeAttemptStarted) -> _Events:
     yield nodes.FlowAttemptStarted(**moment.of(event), attempt=event.attempt)
 
 
 @_HANDLERS.of(stored.NodeAttemptCompleted)
-def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> LifecycleEvents:
+def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> _Events:
     if moment.phase_before is TaskPhase.PARKED:
         yield _settled(moment, event, event.settled_by)
     elif moment.phase_before is TaskPhase.RUNNING:
@@ -247,7 +251,7 @@ def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> Lifec
 
 
 @_HANDLERS.of(stored.NodeAttemptFailed)
-def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> LifecycleEvents:
+def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> _Events:
     if moment.phase_before is TaskPhase.PARKED:
         yield _settled(moment, event, event.settled_by)
     elif moment.phase_before is TaskPhase.RUNNING:
@@ -257,7 +261,7 @@ def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> LifecycleEv
 
 
 @_HANDLERS.of(stored.NodeAttemptInterrupted)
-def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> LifecycleEvents:
+def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> _Events:
     if moment.phase_before is TaskPhase.PARKED:
         yield _settled(moment, event, None)
     elif moment.phase_before is TaskPhase.RUNNING:
@@ -267,7 +271,7 @@ def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> L
 
 
 @_HANDLERS.of(stored.NodeAttemptSuspended)
-def _try_suspended(moment: _Moment, event: stored.NodeAttemptSuspended) -> LifecycleEvents:
+def _try_suspended(moment: _Moment, event: stored.NodeAttemptSuspended) -> _Events:
     if moment.phase_before is TaskPhase.RUNNING:
         yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="suspended", stream=event.stream)
 
@@ -296,14 +300,14 @@ def _settled(moment: _Moment, event: TaskEvent, by: str | None) -> nodes.FlowQue
 
 
 @_HANDLERS.of(stored.NodeRetryScheduled)
-def _retries(moment: _Moment, event: stored.NodeRetryScheduled) -> LifecycleEvents:
+def _retries(moment: _Moment, event: stored.NodeRetryScheduled) -> _Events:
     yield nodes.FlowRetryScheduled(
         **moment.of(event), attempt=event.attempt, delay_seconds=event.delay_seconds, due_at=event.due_at
     )
 
 
 @_HANDLERS.of(stored.HumanRequested)
-def _asks(moment: _Moment, event: stored.HumanRequested) -> LifecycleEvents:
+def _asks(moment: _Moment, event: stored.HumanRequested) -> _Events:
     yield nodes.FlowQuestionAsked(
         **moment.of_request(event.request_id),
         question_id=event.request_id,
@@ -316,7 +320,7 @@ def _asks(moment: _Moment, event: stored.HumanRequested) -> LifecycleEvents:
 
 
 @_HANDLERS.of(stored.ApprovalRequested)
-def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> LifecycleEvents:
+def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> _Events:
     yield nodes.FlowQuestionAsked(
         **moment.of_request(event.approval_id),
         question_id=event.approval_id,
@@ -328,37 +332,37 @@ def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> Lifecyc
 
 
 @_HANDLERS.of(stored.StepHeld)
-def _held(moment: _Moment, event: stored.StepHeld) -> LifecycleEvents:
+def _held(moment: _Moment, event: stored.StepHeld) -> _Events:
     yield nodes.FlowQuestionAsked(**moment.of(event), question_id=event.node, kind="step", type=event.point)
 
 
 @_HANDLERS.of(stored.HumanAnswered)
-def _answered(moment: _Moment, event: stored.HumanAnswered) -> LifecycleEvents:
+def _answered(moment: _Moment, event: stored.HumanAnswered) -> _Events:
     yield _answer(moment, event.request_id, "human", "answered", event.by)
 
 
 @_HANDLERS.of(stored.HumanExpired)
-def _nobody_answered(moment: _Moment, event: stored.HumanExpired) -> LifecycleEvents:
+def _nobody_answered(moment: _Moment, event: stored.HumanExpired) -> _Events:
     yield _answer(moment, event.request_id, "human", "expired", None)
 
 
 @_HANDLERS.of(stored.ApprovalGranted)
-def _granted(moment: _Moment, event: stored.ApprovalGranted) -> LifecycleEvents:
+def _granted(moment: _Moment, event: stored.ApprovalGranted) -> _Events:
     yield _answer(moment, event.approval_id, "approval", "approved", event.by)
 
 
 @_HANDLERS.of(stored.ApprovalDenied)
-def _denied(moment: _Moment, event: stored.ApprovalDenied) -> LifecycleEvents:
+def _denied(moment: _Moment, event: stored.ApprovalDenied) -> _Events:
     yield _answer(moment, event.approval_id, "approval", "denied", event.by)
 
 
 @_HANDLERS.of(stored.ApprovalExpired)
-def _nobody_approved(moment: _Moment, event: stored.ApprovalExpired) -> LifecycleEvents:
+def _nobody_approved(moment: _Moment, event: stored.ApprovalExpired) -> _Events:
     yield _answer(moment, event.approval_id, "approval", "expired", None)
 
 
 @_HANDLERS.of(stored.StepAnswered)
-def _went_on(moment: _Moment, event: stored.StepAnswered) -> LifecycleEvents:
+def _went_on(moment: _Moment, event: stored.StepAnswered) -> _Events:
     yield nodes.FlowQuestionAnswered(
         **moment.of(event), question_id=event.node, kind="step", answer=event.action, by=event.by
     )

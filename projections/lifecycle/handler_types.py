@@ -13,7 +13,38 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.projections.lifecycle.base import RunEvent
+from steptrail.projections.lifecycle import executions, steps, tools
+
+LifecycleEvent = (
+    executions.AgentExecutionCompleted
+    | executions.AgentExecutionFailed
+    | executions.AgentExecutionPaused
+    | executions.AgentExecutionResumed
+    | executions.AgentExecutionStarted
+    | executions.AgentExecutionStopped
+    | executions.AgentExecutionUnpaused
+    | executions.AgentExecutionWaitEnded
+    | executions.AgentExecutionWaiting
+    | executions.MessagesAdded
+    | executions.StopSignalReceived
+    | steps.AgentStepCompleted
+    | steps.AgentStepStarted
+    | steps.DecisionTaken
+    | steps.HookExecuted
+    | steps.InferenceRequestFailed
+    | steps.InferenceRequestStarted
+    | steps.InferenceResponseReceived
+    | steps.TokenUsageReported
+    | steps.ValidationFailed
+    | tools.CallBlocked
+    | tools.CallCancelled
+    | tools.SubagentCompleted
+    | tools.SubagentSpawning
+    | tools.ToolCallCompleted
+    | tools.ToolCallStarted
+    | tools.ToolCallSuspended
+)
+"""Every lifecycle event of an agent's session."""
 
 
 class Head(TypedDict):
@@ -105,7 +136,7 @@ class Moment:
         return self.calls_before[position] if position < len(self.calls_before) else None
 
 
-LifecycleEvents: TypeAlias = Iterable[RunEvent]
+LifecycleEvents: TypeAlias = Iterable[LifecycleEvent]
 """The result of a handler: the lifecycle events of one stored event, in their order."""
 
 LifecycleHandlers: TypeAlias = Handlers[Moment, [], LifecycleEvents]

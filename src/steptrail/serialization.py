@@ -4,12 +4,14 @@ Both are views. What a session is resumed from is its events, never one of these
 """
 
 from steptrail.projections.serialization import (
+    CanSerializeAgentState,
     FullAgentStateSerializer,
     SlimAgentStateSerializer,
     SlimSerializationConfig,
 )
 
 __all__ = [
+    "CanSerializeAgentState",
     "FullAgentStateSerializer",
     "SlimAgentStateSerializer",
     "SlimSerializationConfig",

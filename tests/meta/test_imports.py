@@ -89,3 +89,11 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = loaded_by("import steptrail")
     assert "steptrail" in loaded
     assert [name for name in HEAVY if name in loaded] == []
+
+
+@pytest.mark.slow("starts a process")
+def test_opening_a_file_does_not_load_the_event_store_library(tmp_path: Path) -> None:
+    opening = "import sys, steptrail; trail = steptrail.Steptrail.open(sys.argv[1])"
+    loaded = loaded_by(opening, f"sqlite:///{tmp_path / 'runs.db'}")
+    assert "sqlite3" in loaded
+    assert [name for name in loaded if name.partition(".")[0] == "eventsourcing"] == []

@@ -3,6 +3,7 @@
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.library.postgres import PostgresEventRecorder
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import ServerFailure
@@ -10,7 +11,6 @@ from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.leases import PostgresLeases
 from steptrail.infrastructure.store.postgres.live_bus import PostgresLiveBus
 from steptrail.infrastructure.store.postgres.pooler import check_sessions
-from steptrail.infrastructure.store.postgres.recorder import PostgresRecorder
 from steptrail.infrastructure.store.postgres.schema import check_schema, initialise
 
 
@@ -35,7 +35,7 @@ def open_postgres(
         connections.close()
         raise
     return RecorderEventStore(
-        PostgresRecorder(connections),
+        PostgresEventRecorder(connections),
         PostgresLeases(connections),
         name=name,
         readers=address.readers,

@@ -240,37 +240,6 @@ class FileConnections:
         return connection
 
 
-class MemoryConnections:
-    """The one connection to a database in memory, which is gone with it."""
-
-    def __init__(self, *, patience: float) -> None:
-        self._patience = patience
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = connect("file::memory:")
-
-    def read(self, work: Work[T]) -> T:
-        """Return `work(connection)` while nobody writes."""
-        with self._lock:
-            if (connection := self._connection) is None:
-                raise _closed()
-            return until_free(lambda: work(connection), self._patience)
-
-    def write(self, work: Work[T]) -> T:
-        """Return `work(connection)` while nobody else reads or writes."""
-        return self.read(work)
-
-    def write_at_once(self, work: Work[T]) -> T:
-        """Raise `HeldUp`: a write may have to wait for those who read."""
-        raise HeldUp
-
-    def close(self) -> None:
-        """Close the connection, and with it the database. Safe to call twice."""
-        with self._lock:
-            if self._connection is not None:
-                disconnect(self._connection)
-                self._connection = None
-
-
 class ReadOnlyConnections:
     """Reads a file and never writes, not even the shared memory of the write-ahead log when that is absent."""
 

@@ -18,7 +18,6 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases, MemoryLeases, NoLeases
 from steptrail.infrastructure.store.sqlite.connections import (
     FileConnections,
-    MemoryConnections,
     ReadOnlyConnections,
     connect,
     file_uri,
@@ -86,11 +85,9 @@ def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
     """Open an empty store that is gone when it is closed."""
     if not create:
         raise StoreUnavailable("a store in memory begins empty: there is nothing to read in it")
-    connections, name = MemoryConnections(patience=patience), ":memory:"
-    connections.write(lambda connection: initialise(connection, name))
-    # No other process commits, so that the watch has to look for none.
-    recorder = SqliteRecorder(connections, store=name, poll=None)
-    return RecorderEventStore(recorder, MemoryLeases(), name=name, readers=0)
+    from steptrail.infrastructure.store.library.sqlite import recorder_in_memory
+
+    return RecorderEventStore(recorder_in_memory(patience), MemoryLeases(), name=":memory:", readers=0)
 
 
 def _is_there(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The questions of the event store, put to SQLite."""
+"""The questions of the event store, put to SQLite. The event-store library has no part in them."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -85,8 +85,8 @@ T = TypeVar("T")
 class SqliteRecorder(Recorder):
     """Rows in and out of the tables of a store. Takes ownership of the connections.
 
-    `store` is what its user calls it. Its watch looks for the commits of other processes so often, unless `is_quiet`
-    says that there are none; `poll` is None where there can be none.
+    `store` is what its user calls it. Without a `watch` it has one of its own, which looks for the commits of other
+    processes unless `is_quiet` says that there are none.
     """
 
     DIALECT = DIALECT
@@ -96,13 +96,13 @@ class SqliteRecorder(Recorder):
         connections: Connections,
         *,
         store: str,
-        poll: float | None = _POLL_SECONDS,
+        watch: LogWatch | None = None,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connections, self._store = connections, store
         self._writer = CommitWriter(connections, store)
         self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
-        self.watch = LogWatch(self.select_last_position, poll=poll, is_quiet=is_quiet)
+        self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS, is_quiet=is_quiet)
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not; see `CommitWriter.append`."""

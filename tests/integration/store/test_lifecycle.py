@@ -5,11 +5,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from eventsourcing.persistence import ApplicationRecorder
+from eventsourcing.sqlite import SQLiteDatastore
 
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.library.sqlite import SQLiteEventRecorder
 from steptrail.testing.store_contract import Noted, commit_of
 
 ON_BOTH = pytest.mark.parametrize("url", ["file", "server"], indirect=True)
@@ -146,6 +151,69 @@ async def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(url
         assert await store.version(name) == 20
         assert await store.verify(name) is None
     await store.close()
+
+
+WRITE = """
+import asyncio, sys
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import Noted, commit_of
+
+async def main():
+    store = open_store(sys.argv[1])
+    head = (await store.read("agent:a")).head
+    await store.append("agent:a", head, commit_of("theirs", Noted(text="from another process")))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def of_the_library(store: RecorderEventStore) -> Any:
+    """Return the library's recorder of a store: that of PostgreSQL is one, and on SQLite it is opened beside."""
+    if isinstance(store.recorder, ApplicationRecorder):
+        return store.recorder
+    assert store.origin is not None
+    return SQLiteEventRecorder(SQLiteDatastore(str(store.origin.path), originator_id_type="text"))
+
+
+@ON_BOTH
+async def test_a_subscription_hears_this_process_and_others(url: str) -> None:
+    before = set(threading.enumerate())
+    store = open_store(url)
+    recorder = of_the_library(store)
+    await store.append("agent:a", EMPTY_STREAM, commit_of("mine", Noted(text="a")))
+    with recorder.subscribe(gt=0) as subscription:
+        assert next(subscription).id == 1
+        assert python(WRITE, url).returncode == 0
+        assert b"from another process" in next(subscription).state
+        await store.append("agent:b", EMPTY_STREAM, commit_of("mine", Noted(text="b")))
+        assert next(subscription).originator_id == "agent:b"
+    recorder.close()
+    await store.close()
+    assert set(threading.enumerate()) <= before
+
+
+@ON_BOTH
+async def test_closing_ends_subscriptions(url: str) -> None:
+    store = open_store(url)
+    recorder = of_the_library(store)
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    with recorder.subscribe(gt=0) as subscription:
+        next(subscription)
+        recorder.close()
+        assert list(subscription) == []
+    await store.close()
+
+
+async def test_the_library_reads_what_the_store_wrote(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="a"), Noted()))
+    await store.close()
+    recorder = SQLiteEventRecorder(SQLiteDatastore(str(tmp_path / "runs.db"), originator_id_type="text"))
+    assert [event.originator_version for event in recorder.select_events("agent:a")] == [1, 2]
+    assert [notification.topic for notification in recorder.select_notifications(1, 10)] == ["test.noted.v1"] * 2
+    assert recorder.max_notification_id() == 2
+    recorder.close()
 
 
 RACE = """

@@ -1,0 +1,1 @@
+"""The recorders of the `eventsourcing` library over our tables."""
