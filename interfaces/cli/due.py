@@ -13,7 +13,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import GivenWords, store_given, typed
-from steptrail.interfaces.cli.kinds import shown_of
+from steptrail.interfaces.cli.kinds import SHOWN
 from steptrail.interfaces.cli.listing import PAGE, marks, run_data
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount
@@ -88,6 +88,6 @@ def _worker(run: RunSummary, states: Mapping[str, Any]) -> str | None:
 
 
 def _command(run: RunSummary, states: Mapping[str, Any], store: str | None) -> str:
-    shown, state = shown_of(run.stream), states.get(run.stream)
+    shown, state = SHOWN.of(run.stream), states.get(run.stream)
     code, *options = ("AGENT",) if shown is None or state is None else shown.code_of(state, GivenWords())
     return typed(store, "resume", code, stream_name(run.stream), options=options)

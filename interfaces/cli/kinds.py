@@ -42,12 +42,7 @@ SHOWN: ByPrefix[KindShown] = ByPrefix(
         "flow:": "steptrail.interfaces.cli.flow_kind:SHOWN_OF_FLOWS",
     }
 )
-"""Prefix of a stream -> what is shown of its kind."""
-
-
-def shown_of(stream: str) -> KindShown | None:
-    """Return what is shown of the kind of a stream; None for a kind that the command line has no words for."""
-    return SHOWN.of(stream)
+"""Prefix of a stream -> what is shown of its kind; None for one that the command line has no words for."""
 
 
 def kind_shown(stream: str) -> KindShown:

@@ -11,7 +11,7 @@ from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
-from steptrail.interfaces.cli.kinds import shown_of, summary_of
+from steptrail.interfaces.cli.kinds import SHOWN, summary_of
 from steptrail.interfaces.cli.listing import run_data
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, prefix
@@ -96,7 +96,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
                 raise Refusal(f"{told}: {option} takes a number up to that")
         if arguments.events:
             return stream, [Stood(newest, (await handle.events())[:at])]
-        shown = shown_of(stream)
+        shown = SHOWN.of(stream)
         types = () if shown is None else shown.types
 
         async def stood(version: int | None) -> Stood:
@@ -106,7 +106,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
         return stream, [await stood(version) for version in ([at] if since is None else [since, at])]
 
     stream, stood = in_store(arguments, read)
-    shown, last = shown_of(stream), stood[-1]
+    shown, last = SHOWN.of(stream), stood[-1]
     if arguments.events:
         _print_events(output, stream, last.records)
     elif shown is None:

@@ -5,7 +5,7 @@ import argparse
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import store_given
-from steptrail.interfaces.cli.kinds import shown_of
+from steptrail.interfaces.cli.kinds import SHOWN
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix
 from steptrail.interfaces.python.trail import Steptrail
@@ -28,7 +28,7 @@ def _why(arguments: argparse.Namespace, output: Output) -> int:
         return handle.stream_id, await handle.why(execution=arguments.execution)
 
     stream, explained = in_store(arguments, asked)
-    shown, store = shown_of(stream), store_given(arguments)
+    shown, store = SHOWN.of(stream), store_given(arguments)
     if shown is None:
         _print_any(output, explained)
     elif output.as_json:

@@ -37,10 +37,7 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         on_update: OnUpdate | None = None,
     ) -> None:
         self._control = FlowControl(environment, checked_flow_id(flow_id), flow_means(), on_commit, on_update)
-        super().__init__(environment, self._control.stream)
-
-    def _standing_at(self, state: FlowState) -> FlowResult:
-        return FlowResult(state)
+        super().__init__(environment, self._control.stream, FlowResult)
 
     async def resume(
         self,

@@ -42,11 +42,8 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         on_update: OnUpdate | None = None,
     ) -> None:
         self._control = SessionControl(environment, session_id, on_commit, on_update)
-        super().__init__(environment, self._control.stream)
+        super().__init__(environment, self._control.stream, RunResult)
         self.session_id = session_id
-
-    def _standing_at(self, state: AgentState) -> RunResult[Any]:
-        return RunResult(state)
 
     async def send(
         self,

@@ -1,6 +1,6 @@
 """A handle through which people steer a run, of an agent or a workflow: they pause and stop it, and approve calls."""
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from steptrail.domain.json_value import JsonValue
@@ -21,16 +21,17 @@ X_co = TypeVar("X_co", bound=Explanation, covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 
-class SteeredHandle(Handle[S, E, X_co], ABC, Generic[S, E, X_co, R_co]):
-    """A handle on the runs in one stream, which people steer. Each command returns where the run stands after it."""
+class SteeredHandle(Handle[S, E, X_co], Generic[S, E, X_co, R_co]):
+    """A handle on the runs in one stream, which people steer. Each command returns where the run stands after it.
 
-    def __init__(self, environment: Environment, control: StreamControl[S, Any, E, Any]) -> None:
+    `standing_at` makes a result of a state.
+    """
+
+    def __init__(
+        self, environment: Environment, control: StreamControl[S, Any, E, Any], standing_at: Callable[[S], R_co]
+    ) -> None:
         super().__init__(environment, control.stream)
-        self._steering = control
-
-    @abstractmethod
-    def _standing_at(self, state: S) -> R_co:
-        """Return the result that a state shows."""
+        self._steering, self._standing_at = control, standing_at
 
     async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> R_co:
         """Pause at the next safe point, when what runs has ended; what it runs below itself is asked as well.
