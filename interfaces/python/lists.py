@@ -80,7 +80,8 @@ async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[st
             return
         async with few:
             with suppress(CorruptRecord, SessionErased):
-                states[row.stream], _ = await fold_stream(kind.machine, store, row.stream, about=row.version)
+                about = row.version if row.fork_of is None else None  # the past of a fork may be long
+                states[row.stream], _ = await fold_stream(kind.machine, store, row.stream, about=about)
 
     await asyncio.gather(*map(fold, rows))
     return states

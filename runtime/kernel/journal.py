@@ -67,7 +67,7 @@ async def fold_stream(
         state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
         async for records, end in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
             state, head = machine.evolve_all(state, records), end
-    snapshots.has_folded(state.version)
+            snapshots.has_folded(len(records))
     return state, head
 
 
@@ -130,7 +130,7 @@ class Journal(Generic[S, E]):
     async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
         """Return a journal of the stream as it is stored now, with an empty overlay. Only new events are folded."""
         state, head, _ = await self._with_news()
-        self._snapshots.has_folded(state.version)
+        self._snapshots.has_folded(state.version - self._committed.version)
         return Journal(
             self._machine,
             self._env,

@@ -49,6 +49,7 @@ class Snapshots(Generic[S]):
     def __init__(self, machine: Machine[S, Any, Any, Any], store: EventStore, stream: str) -> None:
         self._codec, self._store, self._stream = machine.snapshots, store, stream
         self._newest = self._folded = 0
+        """The version of the newest snapshot, and how many events had to be folded beside it to open the stream."""
 
     async def newest(self, *, at: int | None = None, about: int | None = None) -> tuple[S, StreamHead] | None:
         """Return the state of the newest snapshot, and the head of the stream at that state.
@@ -69,19 +70,19 @@ class Snapshots(Generic[S]):
             return None
         if state is None:
             return None
-        self._newest = self._folded = state.version
+        self._newest, self._folded = state.version, 0
         return state, snapshot.head
 
-    def has_folded(self, version: int) -> None:
-        """Note that the events up to `version` had to be folded to open the stream."""
-        self._folded = version
+    def has_folded(self, events: int) -> None:
+        """Note that so many events had to be folded to open the stream, with those of a past that it shares."""
+        self._folded += events
 
     def is_due(self, version: int, *, has_ended: bool = False) -> bool:
         """Tell whether a snapshot at `version` is worth its cost. Quick, because it is asked after each commit.
 
         A run that `has_ended` is one that people look at.
         """
-        if self._folded - self._newest >= _WORTH_KEEPING:
+        if self._folded >= _WORTH_KEEPING:
             return self._codec is not None
         grown = self._newest // _PART_AT_AN_END if has_ended else self._newest
         return version - self._newest >= max(grown, _WORTH_A_FIRST) and self._codec is not None
@@ -89,7 +90,7 @@ class Snapshots(Generic[S]):
     async def keep(self, state: S, head: StreamHead) -> None:
         """Keep a snapshot of the state that was committed as `head`. Raises only a cancellation."""
         # Noted first, so that a snapshot that cannot be kept is not tried again after each commit.
-        self._newest = self._folded = head.version
+        self._newest, self._folded = head.version, 0
         if (codec := self._codec) is None:
             return
         try:

@@ -85,6 +85,21 @@ async def crashed_and_resumed(store: Watched) -> AgentState:
 
 
 @pytest.mark.usefixtures("small")
+async def test_given_a_fork_of_a_long_run_then_its_past_is_folded_once(store: Watched) -> None:
+    trail, agent = Steptrail(Environment(store=store)), agent_of([*SCRIPT, "one", "two"]).build()
+    past = (await trail.run(agent_of(SCRIPT).build(), "go", session="s")).state.version
+    await trail.session("s").fork(session="f")
+    await trail.session("f").send(agent, "1")
+    own = store.kept[-1]
+    assert own < 10 < past
+    store.read_events = 0
+    state = (await trail.session("f").send(agent, "2")).state
+    assert store.read_events <= state.version - own
+    assert [message.text for message in state.messages][-4:] == ["1", "one", "2", "two"]
+    assert state.messages[:-4] == [*(await trail.session("s").state()).messages]
+
+
+@pytest.mark.usefixtures("small")
 async def test_given_a_long_run_then_snapshots_are_kept_each_time_it_has_doubled(store: Watched) -> None:
     await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
     *doubled, end = store.kept

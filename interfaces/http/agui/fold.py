@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, MetadataChanged, StepCompleted
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    InferenceCompleted,
+    MetadataChanged,
+    StepCompleted,
+    ToolExecutionStarted,
+)
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -17,7 +23,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 from steptrail.domain.messages import Message, ReasoningPart
-from steptrail.domain.shared.parent import session_for_call
 from steptrail.interfaces.http.agui.config import AguiConfig, require_agui
 from steptrail.interfaces.http.agui.conversation import Conversation, has_ended, ids_kept, wire_messages
 from steptrail.interfaces.http.agui.ending import ending, questions
@@ -118,7 +123,7 @@ class AguiFold:
         if isinstance(record.event, InferenceCompleted):
             events += self._taken_back()  # only where nothing was stored of it: what is stored ends what was shown
         for each in lifecycle:
-            events += self._meant(each)
+            events += self._meant(each, record.event)
         if isinstance(record.event, _MAY_CHANGE_WHAT_IS_SHOWN):
             events += self._state_shown(always=False)
         return events
@@ -174,7 +179,7 @@ class AguiFold:
             self._queued = len(step.queued)
         return events
 
-    def _meant(self, event: RunEvent) -> "list[Event]":
+    def _meant(self, event: RunEvent, stored: AgentEvent) -> "list[Event]":
         from ag_ui.core import CustomEvent
 
         match event:
@@ -184,9 +189,8 @@ class AguiFold:
                 return self._steps_finished()
             case DecisionTaken():
                 return [CustomEvent(name=CONTINUATION, value=event.to_dict())]
-            case SubagentSpawning():
-                call = next(call for call in self.state.tool_executions if _runs(call.effect_id, event))
-                return self._subagents.spawned(event, call.position, self._told.call_id(call.position))
+            case SubagentSpawning() if isinstance(stored, ToolExecutionStarted):
+                return self._subagents.spawned(event, stored.position, self._told.call_id(stored.position))
             case AgentExecutionFailed(error=error, error_type=error_type) if self._config.include_errors:
                 self._error = error_text(error, error_type)
             case _:
@@ -286,10 +290,6 @@ class AguiFold:
 
         steps, self._steps = self._steps, []
         return [StepFinishedEvent(step_name=step) for step in steps]
-
-
-def _runs(effect_id: str | None, event: SubagentSpawning) -> bool:
-    return effect_id is not None and session_for_call(effect_id) == event.subagent_id
 
 
 def _asked(message: "AssistantMessage") -> "list[Event]":

@@ -1,10 +1,13 @@
 """What one reply looks like to a front end: begun live, ended by what is stored, taken back when it breaks off."""
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import pytest
 from ag_ui.core import Event, RunFinishedEvent, TextMessageContentEvent
 
+from steptrail import AgentBuilder
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.step import ToolExecution
@@ -12,7 +15,8 @@ from steptrail.events import InferenceCompleted, InferenceStarted
 from steptrail.interfaces.http.agui.conversation import has_ended
 from steptrail.live import ReplyDelta, UpdatesLost
 from steptrail.models import FinishReason, ModelReply, Usage
-from steptrail.testing import Reply, call, calls, say
+from steptrail.testing import Reply, ScriptedModel, call, calls, say
+from steptrail.tools import SubagentTool
 from tests.runner.kit import agent_of, run
 from tests.unit.agui.client import Client
 
@@ -84,6 +88,29 @@ async def test_an_event_has_only_the_calls_looked_at_that_it_changes(monkeypatch
         client, _ = await told([calls(*[("add", {"a": 1, "b": 1})] * count), "Done."])
         assert contents(client)[-1] == "Done."
     assert looked[2] - looked[1] == 2 * (looked[1] - looked[0])
+
+
+async def test_a_subagent_costs_the_same_however_many_others_the_reply_begins() -> None:
+    asked = list[int]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        asked[-1] += event == "call"
+
+    for count in (10, 20, 40):
+        below = SubagentTool(agent_of(["Done."] * count).build(), name="below", description="Do it.")
+        above = AgentBuilder("above").with_model(
+            ScriptedModel([calls(*[("below", {"prompt": f"{n}"}) for n in range(count)]), "Done."])
+        )
+        records = (await run(above.with_tools(below).build())).records
+        fold = AguiFold(evolve_all(initial("s"), records[:2]))
+        asked.append(0)
+        sys.setprofile(note)
+        try:
+            told = [event for record in records[2:] for event in fold.apply(record)]
+        finally:
+            sys.setprofile(None)
+        assert sum(event.type.value == "SUBAGENT_STARTED" for event in told) == count
+    assert asked[2] - asked[1] < 2.1 * (asked[1] - asked[0])
 
 
 async def test_text_of_a_reply_that_broke_off_is_taken_back() -> None:
