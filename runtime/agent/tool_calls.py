@@ -209,7 +209,8 @@ class ToolCalls:
             case Cut(by=by):
                 return self._interrupted(position, by, seconds)
             case _:
-                error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
+                said = f"the tool {tool.spec.name!r} returned {type(cast(object, outcome)).__name__} and not an outcome"
+                error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=said)
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
     def _failed(
@@ -248,7 +249,3 @@ class ToolCalls:
             shown_characters=most if most is not None and len(result_text(outcome.result)) > most else None,
             usage=outcome.usage,
         )
-
-    def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
-        message = f"the tool {tool.spec.name!r} {what}"
-        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=message)
