@@ -147,6 +147,7 @@ def _check_texts(endpoint: Any, service: Any, headers: Any) -> None:
         if not isinstance(text, str | None):
             raise ConfigurationError(f"`{name}` is a text or None, not {text!r}")
     # Their values are secrets, which no error shows.
-    given = {} if headers is None else headers
-    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in (*given, *given.values())):
+    given: Mapping[Any, Any] | Any = {} if headers is None else headers
+    texts: list[Any] = [*given, *given.values()] if isinstance(given, Mapping) else [None]
+    if not all(isinstance(each, str) for each in texts):
         raise ConfigurationError("`headers` are a mapping from names to texts")
