@@ -99,7 +99,8 @@ def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
             case TextPart(text=text):
                 items.append({"role": "assistant", "content": text})
             case CitationPart(provider=provider, data=data) if content and provider == PROVIDER:
-                content[-1] = _cited(as_object(content[-1]), data)
+                cited = as_object(content[-1])
+                content[-1] = {**cited, "annotations": [*as_list(cited.get("annotations")), data]}
             case ToolCallPart():
                 content = None
                 name, arguments = call_name(part.name), arguments_text(part)[1]
@@ -123,10 +124,6 @@ def _text(text: str, beside: Mapping[str, JsonValue]) -> JsonValue:
     if "refusal" in beside:
         return {"type": "refusal", "refusal": text}
     return {**beside, "type": "output_text", "text": text, "annotations": []}
-
-
-def _cited(content: Mapping[str, JsonValue], annotation: JsonValue) -> JsonValue:
-    return {**content, "annotations": [*as_list(content.get("annotations")), annotation]}
 
 
 def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:

@@ -35,7 +35,7 @@ async def read_stream(
     A server that does not stream has sent the body. Raises `ModelReplyInvalid` for anything else, such as a page, and
     what `within` and the assembly raise.
     """
-    kind, is_stream = _kind(response), False
+    kind, is_stream = response.headers.get("content-type", "").partition(";")[0].strip().lower(), False
     if kind == "application/json":
         yield await within(_whole(response))
         return
@@ -62,10 +62,6 @@ async def _drained(events: AsyncIterator[ServerEvent]) -> None:
         async with asyncio.timeout(_LONGEST_DRAIN):
             async for _ in events:
                 pass
-
-
-def _kind(response: "Response") -> str:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _whole(response: "Response") -> str:

@@ -60,7 +60,10 @@ class SpanFolds:
         of a stream that it knows; without it somebody else tells them. A stream that was erased or cannot be read has
         no spans from there on. Raises what reading the store raises.
         """
-        fold = self._folds.pop(stream) if stream in self._folds else self._new(stream)
+        if stream in self._folds:
+            fold = self._folds.pop(stream)
+        else:
+            fold = SpanFold(stream, parts=self._parts, trace_per=self._trace_per, content=self._content)
         spans: tuple[Span, ...] = ()
         if fold is not None:
             try:
@@ -74,9 +77,6 @@ class SpanFolds:
                 fold = None
         self._folds.keep(stream, fold)
         return spans
-
-    def _new(self, stream: str) -> SpanFold:
-        return SpanFold(stream, parts=self._parts, trace_per=self._trace_per, content=self._content)
 
     async def _missed(self, stream: str, fold: SpanFold, before: int) -> tuple[Span, ...]:
         spans = list[Span]()

@@ -147,10 +147,7 @@ def _check_texts(endpoint: Any, service: Any, headers: Any) -> None:
         if not isinstance(text, str | None):
             raise ConfigurationError(f"`{name}` is a text or None, not {text!r}")
     # Their values are secrets, which no error shows.
-    is_mapping = headers is None or isinstance(headers, Mapping)
-    if not is_mapping or not _are_texts([*(headers or {}), *(headers or {}).values()]):
+    given: Mapping[Any, Any] | Any = {} if headers is None else headers
+    texts: list[Any] = [*given, *given.values()] if isinstance(given, Mapping) else [None]
+    if not all(isinstance(each, str) for each in texts):
         raise ConfigurationError("`headers` are a mapping from names to texts")
-
-
-def _are_texts(found: Collection[Any]) -> bool:
-    return all(isinstance(each, str) for each in found)

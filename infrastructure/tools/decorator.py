@@ -202,7 +202,8 @@ def tool(
 
 def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], ...]) -> ToolRetry | None:
     given = cast(object, retry_on)
-    if not isinstance(given, tuple) or not all(map(_is_exception, cast("tuple[object, ...]", given))):
+    kinds = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (None,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
         raise ConfigurationError(f"retry_on of a tool is a tuple of classes of exceptions, not {retry_on!r}")
     if retry is None:
         if retry_on != _ALL:
@@ -213,10 +214,6 @@ def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], 
     named = tuple(f"{kind.__module__}:{kind.__qualname__}" for kind in retry_on)
     rule = retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
     return structs.replace(rule, retry_on=named)
-
-
-def _is_exception(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _check_function(function: object) -> None:

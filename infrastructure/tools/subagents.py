@@ -63,7 +63,7 @@ class Subagent:
     def resolved(self) -> AnyAgent:
         """Return the agent with the tools that it has as a subagent."""
         given = self.agent
-        agent = given if is_agent(given) else _made(given)
+        agent = given if is_agent(given) else an_agent(cast("Callable[[], object]", given)())
         refuse_unread(agent, self.context)
         allowed = set(agent.tools if self.allowed_tools is None else self.allowed_tools)
         # A name that is misspelt would deny nothing, and nobody would notice.
@@ -82,10 +82,6 @@ class Subagent:
         if said is None and agent.context.is_same_as(call.declared):
             said = call.data
         return a_context(agent, said)
-
-
-def _made(agent: object) -> AnyAgent:
-    return an_agent(cast("Callable[[], object]", agent)())
 
 
 class _RunsAgents(ChildTool):

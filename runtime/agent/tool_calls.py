@@ -101,11 +101,21 @@ class ToolCalls:
         call = state.tool_executions[position]
         if not is_new:
             refuse_altered(call, state)
-        tool = self._agent.tools[call.name]
+        name = call.name
+        tool = self._agent.tools[name]
         timeout = shortest(tool.spec.timeout, left_within(deadline, state.as_of))
         execution, step = state.execution_id or "", state.open_step or 0
         place = LogPlace(state.agent_id, execution, step, call.effect_id or "")
         means, reads, runs_children = self._means, tool.spec.takes_context, tool.spec.runs_children is not None
+        progress = partial(
+            ToolProgress,
+            session_id=place.session,
+            execution_id=execution,
+            step=step,
+            position=position,
+            tool=name,
+            call_id=call.call.id,
+        )
         context: ToolContext[Any, Any] = ToolContext(
             effect_id=call.effect_id or "",
             session_id=state.agent_id,
@@ -118,13 +128,13 @@ class ToolCalls:
             resources=means.resources if reads and means.are_open else None,
             declared=self._agent.context if runs_children else None,
             state=ShownState.of(self._journal.state, means=means) if reads else None,
-            report=self._shown(position, call, place).report,
+            report=Shown(self._watching, progress, partial(self._is_running, position, step)).report,
             child=self._child(call, state) if runs_children else None,
         )
         began = state.as_of
         self._reach("before-tool")
         classify = _Classify(self._journal.now)
-        RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, call.name, call.attempt)
+        RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, name, call.attempt)
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
         running = within(place, run)
@@ -158,19 +168,7 @@ class ToolCalls:
         )
         return self._child_of(parent.under(state.parent))
 
-    def _shown(self, position: int, call: ToolExecution, place: LogPlace) -> Shown:
-        progress = partial(
-            ToolProgress,
-            session_id=place.session,
-            execution_id=place.execution or "",
-            step=place.step or 0,
-            position=position,
-            tool=call.name,
-            call_id=call.call.id,
-        )
-        return Shown(self._watching, progress, partial(self._is_running, position, place.step))
-
-    def _is_running(self, position: int, step: int | None) -> bool:
+    def _is_running(self, position: int, step: int) -> bool:
         return position in self._flight and self._journal.peek().open_step == step
 
     def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Deaf | Exception) -> None:
@@ -209,7 +207,8 @@ class ToolCalls:
             case Cut(by=by):
                 return self._interrupted(position, by, seconds)
             case _:
-                error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
+                said = f"the tool {tool.spec.name!r} returned {type(cast(object, outcome)).__name__} and not an outcome"
+                error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=said)
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
     def _failed(
@@ -240,7 +239,7 @@ class ToolCalls:
     def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
         recorded = self._journal.committed.agent
         of_run = recorded.limits.max_result_characters if recorded is not None else None
-        most = min((each for each in (outcome.most_shown, of_run) if each is not None), default=None)
+        most = min([each for each in (outcome.most_shown, of_run) if each is not None], default=None)
         return ToolExecutionCompleted(
             position=position,
             result=outcome.result,
@@ -248,7 +247,3 @@ class ToolCalls:
             shown_characters=most if most is not None and len(result_text(outcome.result)) > most else None,
             usage=outcome.usage,
         )
-
-    def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
-        message = f"the tool {tool.spec.name!r} {what}"
-        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=message)

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from itertools import count
 
 from msgspec.structs import replace
@@ -58,7 +59,6 @@ class Woken:
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._again: set[asyncio.Task[None]] = set()
-        self._hands: Hands | None = None
         self._wakes = self._without_effect = 0
         self._rests = Newest[str, int](_MOST_RESTS)
         """How many times the wake of a stream was put back here."""
@@ -67,13 +67,15 @@ class Woken:
 
     async def begin(self, hands: Hands) -> None:
         """Connect to the engine, and begin to be woken. Raises `StoreUnavailable`."""
-        self._hands = hands
         hands.on_ended = self._note_end
         await self._engine.open()
         coming = self._engine.run(
-            self._woken, topics=self._topics, concurrency=hands.room.concurrency, until=self._ending
+            partial(self._woken, hands),
+            topics=self._topics,
+            concurrency=hands.room.concurrency,
+            until=self._ending,
         )
-        self._tasks = [asyncio.create_task(each) for each in (coming, self._sweep(), self._say(hands))]
+        self._tasks = [asyncio.create_task(each) for each in (coming, self._sweep(hands), self._say(hands))]
 
     async def give_no_more(self) -> None:
         """Take no more wakes. Safe to call twice."""
@@ -114,21 +116,21 @@ class Woken:
         known = hands.report(self._name, self._topics)
         return replace(known, wakes=self._wakes, without_effect=self._without_effect)
 
-    async def _woken(self, wake: Wake) -> None:
+    async def _woken(self, hands: Hands, wake: Wake) -> None:
         self._wakes += 1
         had_effect = False
         try:
-            had_effect = await self._looked_at(wake)
+            had_effect = await self._looked_at(hands, wake)
         except SteptrailError as error:
             _log.warning("a wake of %s came to nothing, and comes again: %s", wake.stream, error)
             await self._put_back(replace(wake, seconds=_TRY_AGAIN_SECONDS))
         finally:
             self._without_effect += not had_effect
 
-    async def _looked_at(self, wake: Wake) -> bool:
+    async def _looked_at(self, hands: Hands, wake: Wake) -> bool:
         """Carry a stream on for as long as it is due and can be; tell whether anything was done."""
-        hands, had_effect = self._hands, False
-        while hands is not None:
+        had_effect = False
+        while True:
             if (task := hands.task_of(wake.stream)) is not None:
                 await asyncio.wait({task})
                 continue
@@ -164,7 +166,6 @@ class Woken:
                 await self._rest(hands, row, is_full=False)
                 return had_effect
             self._rests.pop(row.stream, None)
-        return had_effect
 
     async def _rest(self, hands: Hands, row: RunSummary, *, is_full: bool) -> None:
         """Have the stream woken later, here or elsewhere: twice as late each time, and sooner when a place is free."""
@@ -193,7 +194,7 @@ class Woken:
                 self._again.add(again)
                 again.add_done_callback(self._again.discard)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, hands: Hands) -> None:
         """Tell the engine of what is due and it was not told of; one worker of the store at a time."""
         seldom = Seldom(_log)
         while True:
@@ -203,7 +204,7 @@ class Woken:
                     for look in range(_TURN):
                         if look:
                             await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
-                        await self._sweep_once()
+                        await self._sweep_once(hands)
                         seldom.over()
                 finally:
                     await lease.release()
@@ -214,29 +215,26 @@ class Woken:
                     seldom.warn("a worker could not look for what no wake was told of, and tries again: %s", error)
             await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
 
-    async def _sweep_once(self) -> None:
+    async def _sweep_once(self, hands: Hands) -> None:
         now, rows = self._env.clock.utc(), list[RunSummary]()
         async with aclosing(self._due.rows(now, now + round(HORIZON_SECONDS * 1e6), _PAGE)) as found:
             async for row in found:
                 rows.append(row)
                 if len(rows) >= _PAGE:
-                    await self._tell(rows, now)
+                    await self._tell(hands, rows, now)
                     rows.clear()
-        await self._tell(rows, now)
+        await self._tell(hands, rows, now)
         await self._left_behind.stop()
 
-    async def _tell(self, rows: Sequence[RunSummary], now: int) -> None:
+    async def _tell(self, hands: Hands, rows: Sequence[RunSummary], now: int) -> None:
         """Have those streams woken of which the engine knows nothing."""
         wakes = [wake_of(row, at=None if row.due is not None else row.due_at, now=now) for row in rows]
         if wakes and (missed := await self._engine.wake_missed(wakes)):
             _log.info("%d sessions were due or will be soon, and the engine %s hears of it", missed, self._engine.name)
-        await self._say_what_nobody_serves([row for row in rows if row.due is not None])
+        await self._say_what_nobody_serves(hands, [row for row in rows if row.due is not None])
 
-    async def _say_what_nobody_serves(self, rows: Sequence[RunSummary]) -> None:
+    async def _say_what_nobody_serves(self, hands: Hands, rows: Sequence[RunSummary]) -> None:
         """Leave what is due and no worker of the fleet can carry on: nobody is woken for it, so nobody else says so."""
-        hands = self._hands
-        if hands is None:
-            return
         strange = [row for row in rows if topic_of(row) not in self._topics and not hands.has_left(row.stream)]
         if not strange:
             return
