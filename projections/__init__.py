@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from steptrail.projections.agent_state import project_agent_state
     from steptrail.projections.asking.filters import RunFilter, RunOrder
     from steptrail.projections.asking.runs import RunCount, RunRow
-    from steptrail.projections.asking.stats import FailureGroup, Stats
+    from steptrail.projections.asking.stats import FailureGroup, Group, Stats
     from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
     from steptrail.projections.execution_time import ExecutionTime, project_execution_time
     from steptrail.projections.explanation import AgentExplanation, explain
@@ -40,6 +40,7 @@ __all__ = [
     "ExecutionTime",
     "Explanation",
     "FailureGroup",
+    "Group",
     "Index",
     "Projection",
     "Question",
@@ -64,7 +65,7 @@ _NAMES_OF = {
     "steptrail.projections.agent_state": ("project_agent_state",),
     "steptrail.projections.asking.filters": ("RunFilter", "RunOrder"),
     "steptrail.projections.asking.runs": ("RunCount", "RunRow"),
-    "steptrail.projections.asking.stats": ("FailureGroup", "Stats"),
+    "steptrail.projections.asking.stats": ("FailureGroup", "Group", "Stats"),
     "steptrail.projections.decisions": ("CallRow", "DecisionRow", "Decisions", "EndRow", "project_decisions"),
     "steptrail.projections.execution_time": ("ExecutionTime", "project_execution_time"),
     "steptrail.projections.explanation": ("AgentExplanation", "explain"),

@@ -6,6 +6,7 @@ The port contracts need pytest and stand in modules of their own, and so does th
 from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
+from steptrail.runtime.kernel.clock import Clock
 from steptrail.testing.clock import ManualClock
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.normalise import normalise
@@ -18,6 +19,7 @@ if __name__ != "steptrail.testing":  # pragma: no cover
     raise ImportError("import 'steptrail.testing', not 'testing': events must be loaded only once")
 
 __all__ = [
+    "Clock",
     "ManualClock",
     "Recording",
     "Replay",

@@ -137,12 +137,6 @@ class TypedOutput(Generic[OutputT]):
         mode = self._asked or modes[0]
         if mode is OutputMode.LAST and not tools:
             mode = OutputMode.NATIVE
-        if mode not in modes:
-            beside = " beside tools" if tools else ""
-            told = f"its model takes {', '.join(modes)}{beside}, not {mode}"
-            raise ConfigurationError(f"agent {agent!r} answers as {self._type.name}: {told}")
-        if mode is OutputMode.TOOL and self._spec.name in tools:
-            raise ConfigurationError(f"agent {agent!r} has a tool named {self._spec.name!r}, and its output too")
         schema, note = self._schema, None
         if mode is not OutputMode.PROMPTED:
             try:
@@ -152,6 +146,12 @@ class TypedOutput(Generic[OutputT]):
                 if self._asked is OutputMode.NATIVE:
                     why = f"{self._type.name} cannot be asked for in the mode native: {note}"
                     raise ConfigurationError(f"agent {agent!r}: {why}") from None
+        if mode not in modes:
+            beside = " beside tools" if tools else ""
+            told = f"its model takes {', '.join(modes)}{beside}, not {mode}"
+            raise ConfigurationError(f"agent {agent!r} answers as {self._type.name}: {told}")
+        if mode is OutputMode.TOOL and self._spec.name in tools:
+            raise ConfigurationError(f"agent {agent!r} has a tool named {self._spec.name!r}, and its output too")
         names = tuple(map(function_name, self._validators))
         return msgspec.structs.replace(
             self._spec,

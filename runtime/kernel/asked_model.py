@@ -54,7 +54,10 @@ def checked_reply(given: object) -> ModelReply:
             storable(part.arguments, f"the arguments of {part.name}")
         elif isinstance(part, ProviderPart | CitationPart):
             storable(part.data, f"the data of {part.provider}")
-    reply = msgspec.json.decode(msgspec.json.encode(given), type=readable(ModelReply))
+    try:
+        reply = msgspec.json.decode(msgspec.json.encode(given), type=readable(ModelReply))
+    except msgspec.ValidationError as error:
+        raise TypeError(f"the model driver returned a ModelReply that is none: {error}") from None
     if reply.usage.total > LARGEST:
         raise ValueError("the model driver returned a usage of more tokens than 64 bits can count")
     return reply

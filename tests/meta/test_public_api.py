@@ -3,14 +3,19 @@
 import ast
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import steptrail
+from steptrail.interfaces.python.asking_runs import AskingRuns
+from steptrail.interfaces.python.views import TrailViews
 
 PUBLIC_SUBMODULES = (
     "agui",
@@ -125,6 +130,25 @@ def test_the_package_repeats_a_public_name_only_for_the_same_thing() -> None:
         assert {id(getattr(module, name)) for module in modules if name in listed(module)} <= {
             id(getattr(steptrail, name))
         }, name
+
+
+def classes_in(kind: Any) -> Iterator[type]:
+    """Return the classes of this library that an annotation is made of."""
+    if isinstance(kind, type) and kind.__module__.startswith("steptrail."):
+        yield kind
+    for part in get_args(kind):
+        yield from classes_in(part)
+
+
+@pytest.mark.parametrize("of", [TrailViews, AskingRuns])
+def test_what_the_read_models_answer_can_be_annotated(of: type) -> None:
+    public = {id(getattr(module, name)) for module in public_modules().values() for name in listed(module)}
+    ours = {"all", "refreshed"}  # the read models themselves, for the inspector and the command line
+    methods = [(name, method) for name, method in vars(of).items() if inspect.isfunction(method) and name not in ours]
+    answers = {name: get_type_hints(method).get("return") for name, method in methods if not name.startswith("_")}
+    hidden = {name: each for name, kind in answers.items() for each in classes_in(kind) if id(each) not in public}
+    assert len(answers) >= 4
+    assert hidden == {}
 
 
 def error_classes() -> dict[str, type[Exception]]:

@@ -1,5 +1,7 @@
 """The request of a model call is built once: what the log has the digest of is what the driver is given."""
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -9,7 +11,7 @@ from steptrail.domain.agent.events import InferenceStarted
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest
 from steptrail.runtime.agent.request import Requests
-from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.testing import Reply, ScriptedModel, call, say
 from steptrail.testing.scenario import given
 from tests.runner.kit import Crash, Run, add, again_on, crash_at, hook, run, trail_of
 from tests.unit.agent.story import asked, ended, opened, said, step, told
@@ -90,3 +92,20 @@ async def test_a_process_that_resumes_builds_the_request_anew(built: list[int]) 
     assert len(starts) == 3
     assert starts[1].event == structs.replace(starts[2].event, attempt=1)
     assert [len(request.messages) for request in model.requests] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"usage": None}, "Expected `object`, got `null` - at `$.usage`"),
+        ({"parts": ("Hello.",)}, "Expected `object`, got `str` - at `$.parts[0]`"),
+    ],
+    ids=["usage", "parts"],
+)
+async def test_given_a_driver_whose_reply_is_malformed_then_the_failure_says_whose_reply_it_is(
+    wrong: dict[str, Any], why: str
+) -> None:
+    reply = structs.replace(say("Hello."), **wrong)
+    ran = await run(AgentBuilder("x").with_model(ScriptedModel([lambda request: reply])).build())
+    assert ran.result.error is not None
+    assert ran.result.error.message == f"the model driver returned a ModelReply that is none: {why}"

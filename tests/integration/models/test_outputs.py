@@ -210,6 +210,9 @@ def test_what_the_strict_subset_cannot_say_is_noted_or_refused() -> None:
     assert output.note == "the root: fields of any name may stand there"
     with pytest.raises(ConfigurationError, match=r"cannot be asked for in the mode native: the root: fields of any"):
         builder.with_output(counts, mode="native").build()
+    claude = AgentBuilder("clerk").with_model(AnthropicModel("m", api_key="k"))
+    with pytest.raises(ConfigurationError, match=r"cannot be asked for in the mode native: the root: fields of any"):
+        claude.with_output(counts, mode="native").build()
     compatible = AgentBuilder("clerk").with_model(OpenAIModel("m", base_url="http://127.0.0.1:1/v1")).with_tools(stock)
     beside_tools = compatible.with_output(Invoice, mode="native")
     with pytest.raises(ConfigurationError, match="its model takes last, tool, prompted beside tools, not native"):
