@@ -74,7 +74,7 @@ class ErrorPolicyHook(CriterionHook):
     """`ErrorPolicyCriterion` as a hook."""
 
     def __init__(self, policy: ErrorPolicy) -> None:
-        super().__init__(ErrorPolicyCriterion.with_policy(policy))
+        super().__init__(ErrorPolicyCriterion(policy))
 
 
 class ToolCallPresenceHook(CriterionHook):

@@ -210,7 +210,7 @@ async def test_a_finished_answer_needs_no_advice() -> None:
         agent_of([WORK] * 4).with_criteria(CallableCriterion(lambda s: s.step_count < 2, name="two")),
         agent_of([FAILS] * 4)
         .with_error_policy(ErrorPolicy.retry_all(9))
-        .with_criteria(ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all(2))),
+        .with_criteria(ErrorPolicyCriterion(ErrorPolicy.retry_all(2))),
         agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, StepsLimitHook(2)),
         agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, TokenUsageLimitHook(20)),
         agent_of([FAILS] * 4)

@@ -44,7 +44,7 @@ PAIRS: Sequence[tuple[str, CriterionHook, CanExplainContinuation]] = [
     (
         "ErrorPolicyHook",
         ErrorPolicyHook(ErrorPolicy.retry_all(2)),
-        ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all(2)),
+        ErrorPolicyCriterion(ErrorPolicy.retry_all(2)),
     ),
     ("ToolCallPresenceHook", ToolCallPresenceHook(), ToolCallPresenceCheck()),
 ]
