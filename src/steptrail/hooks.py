@@ -11,14 +11,7 @@ from steptrail.domain.hooks.matchers import (
 )
 from steptrail.domain.hooks.ready_made import (
     CriterionHook,
-    CumulativeExecutionTimeLimitHook,
-    ErrorPolicyHook,
-    ExecutionTimeLimitHook,
-    FinishReasonHook,
-    StepsLimitHook,
-    TokenUsageLimitHook,
     ToolBlockingHook,
-    ToolCallPresenceHook,
 )
 from steptrail.domain.hooks.state import CHANGES, CurrentExecution, HookState
 from steptrail.domain.hooks.types import HookType
@@ -34,12 +27,8 @@ __all__ = [
     "CompositeMatcher",
     "CriterionHook",
     "Critique",
-    "CumulativeExecutionTimeLimitHook",
     "CurrentExecution",
-    "ErrorPolicyHook",
     "EventTypeMatcher",
-    "ExecutionTimeLimitHook",
-    "FinishReasonHook",
     "Hook",
     "HookMatcher",
     "HookStack",
@@ -48,10 +37,7 @@ __all__ = [
     "Judge",
     "Next",
     "SelfCritic",
-    "StepsLimitHook",
-    "TokenUsageLimitHook",
     "ToolBlockingHook",
-    "ToolCallPresenceHook",
     "ToolNameMatcher",
     "ToolNameRegexMatcher",
 ]

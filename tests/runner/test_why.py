@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Limits, StepsLimit
-from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck
+from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck, TokenUsageLimit
 from steptrail.domain.inference import FinishReason
 from steptrail.errors import ConfigurationError
-from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
+from steptrail.hooks import CriterionHook
 from steptrail.models import PriceTable
 from steptrail.testing import Reply, call, say
 from tests.profile import examples
@@ -211,11 +211,11 @@ async def test_a_finished_answer_needs_no_advice() -> None:
         agent_of([FAILS] * 4)
         .with_error_policy(ErrorPolicy.retry_all(9))
         .with_criteria(ErrorPolicyCriterion(ErrorPolicy.retry_all(2))),
-        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, StepsLimitHook(2)),
-        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, TokenUsageLimitHook(20)),
+        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, CriterionHook(StepsLimit(2))),
+        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, CriterionHook(TokenUsageLimit(20))),
         agent_of([FAILS] * 4)
         .with_error_policy(ErrorPolicy.retry_all(9))
-        .with_hook(HookType.ON_ERROR, ErrorPolicyHook(ErrorPolicy.retry_all(2))),
+        .with_hook(HookType.ON_ERROR, CriterionHook(ErrorPolicyCriterion(ErrorPolicy.retry_all(2)))),
         agent_of([say("half", finish_reason=FinishReason.LENGTH)]),
     ],
 )
