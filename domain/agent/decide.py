@@ -21,7 +21,6 @@ from steptrail.domain.agent.events import (
     SessionStarted,
 )
 from steptrail.domain.agent.events.execution import Override
-from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import forgone, was_productive
@@ -234,6 +233,17 @@ def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
         return ()
     requested, by, reason = asked_by_leaving(state.pause_request)
     return (*forgone(state), *requested, paused(state.fold.step, at, by=by, reason=reason))
+
+
+def why_no_fork(state: AgentState) -> str | None:
+    """Return why a session cannot be forked after the events of a state, and where it can be; None when it can."""
+    if state.execution is None:
+        return f"after {state.version} events nothing was started in it: fork where a step or an execution has ended"
+    # No step is open in these phases and no wait is going on, so the fork shares no effect that is in flight.
+    rests = state.phase in {Phase.PAUSED, Phase.UNPAUSED} and state.fold.resume_to is Phase.BOUNDARY
+    if state.phase in {Phase.BOUNDARY, Phase.IDLE} or rests:
+        return None
+    return f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:

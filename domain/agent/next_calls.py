@@ -51,7 +51,7 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
             case CallPhase.COMPLETED if call.is_answer:
                 pass
             case CallPhase.COMPLETED | CallPhase.FAILED | CallPhase.RETRYABLE | CallPhase.INTERRUPTED:
-                if (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
+                if (hooks := hooks_due(execution, HookType.POST_TOOL_USE, step.number, call.position)) is not None:
                     # A crash may have cut off calls of the same group. They run again before these hooks, because
                     # without the crash they would have ended before them.
                     late = _due_beside(execution, step, call) if stopping is None else None
@@ -159,13 +159,14 @@ def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> boo
 
 def _hooks_before(execution: ExecutionFold, step: StepFold, call: ToolExecution) -> RunHooks | None:
     """Return the hooks that are due before the call; None after its first start, because they have run by then."""
-    return _hooks(execution, HookType.PRE_TOOL_USE, step, call) if call.attempt == 0 else None
+    return hooks_due(execution, HookType.PRE_TOOL_USE, step.number, call.position) if call.attempt == 0 else None
 
 
-def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
-    agent, ran = execution.agent, execution.hooks_ran
-    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in ran
-    return RunHooks(hook_type, step.number, call.position) if due else None
+def hooks_due(execution: ExecutionFold, hook_type: HookType, step: int, position: int | None = None) -> RunHooks | None:
+    """Return the hooks of this type that have not run for the step, or for its call at a position; None without any."""
+    agent = execution.agent
+    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step, position) not in execution.hooks_ran
+    return RunHooks(hook_type, step, position) if due else None
 
 
 def _cancel_pending(step: StepFold, reason: str) -> Record | None:

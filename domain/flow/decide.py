@@ -4,7 +4,6 @@ from typing import assert_never
 
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
-from steptrail.domain.flow.changes import changes_between
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
     AnswerStep,
@@ -16,6 +15,7 @@ from steptrail.domain.flow.commands import (
     StartFlow,
 )
 from steptrail.domain.flow.cutting import forgone
+from steptrail.domain.flow.definition import changes_between
 from steptrail.domain.flow.events import (
     CutReason,
     ExecutionPaused,
