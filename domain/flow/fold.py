@@ -167,10 +167,6 @@ class RunFold(Struct):
         self.order += 1
         return self.order
 
-    def active_seconds(self, now: int) -> float:
-        """Return the seconds in which any node ran, as of `now`."""
-        return self.active_microseconds(now) / 1e6
-
     def active_microseconds(self, now: int) -> int:
         """Return the microseconds in which any node ran, as of `now`."""
         return self.active_us + (max(0, now - self.active_since) if self.active_since is not None else 0)
