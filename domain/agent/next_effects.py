@@ -46,12 +46,9 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
     fold = state.fold
-    due = None if fold.execution is None else _PHASES[fold.phase](state, fold.execution, now)
+    look = _PHASES.get(fold.phase)
+    due = None if fold.execution is None or look is None else look(state, fold.execution, now)
     return () if due is None else (due,)
-
-
-def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
-    return None
 
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
@@ -223,8 +220,6 @@ def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | No
 
 
 _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] = {
-    Phase.ABSENT: _nothing,
-    Phase.IDLE: _nothing,
     Phase.BOUNDARY: _boundary,
     Phase.CONTINUING: _continuing,
     Phase.STEP: _step,
@@ -232,8 +227,6 @@ _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] 
     Phase.SETTLING: _settling,
     Phase.STOPPING: _stopping,
     Phase.WAITING: _waiting,
-    Phase.PENDING: _nothing,
-    Phase.PAUSED: _nothing,
-    Phase.UNPAUSED: _nothing,
     Phase.RECOVERING: _recovering,
 }
+"""What is due in a phase. In the others nothing is until a command comes."""
