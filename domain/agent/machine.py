@@ -22,16 +22,12 @@ from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.standing import standing, summary
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
-from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.kernel.record import StreamVersion
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.steering import asked_for
-
-
-def _asked(state: AgentState) -> Pause | Stop | None:
-    return asked_for(state.stop_request, state.pause_request)
+from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.steering import asked_of
 
 
 def _stop_grace(state: AgentState) -> float | None:
@@ -68,19 +64,10 @@ def _children(state: AgentState) -> Sequence[str]:
     ]
 
 
-def _began_and_ended(state: AgentState) -> tuple[int | None, int | None]:
-    execution = state.execution
-    return (None, None) if execution is None else (execution.started_at, execution.finished_at)
-
-
 def _forked_from(event: AgentEvent) -> StreamVersion | None:
     if not isinstance(event, SessionForked):
         return None
     return StreamVersion(stream_of(SessionId(event.source)), event.version, event.digest)
-
-
-def _segment(state: AgentState) -> int:
-    return state.fold.segment
 
 
 def _opens_segment(event: AgentEvent) -> bool:
@@ -113,15 +100,15 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     control=Control(
         standing=standing,
         summary=summary,
-        asked=_asked,
+        asked=asked_of,
         stop_grace=_stop_grace,
         reopen=_reopen,
         version_of_key=_version_of_key,
         children=_children,
-        began_and_ended=_began_and_ended,
+        began_and_ended=began_and_ended,
     ),
     forked_from=_forked_from,
-    segment=_segment,
+    segment=segment_of,
     opens_segment=_opens_segment,
     settle_late=_settle_late,
     restated=restated,

@@ -24,15 +24,11 @@ from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.flow.snapshot import SNAPSHOTS
 from steptrail.domain.flow.standing import standing, summary
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.steering import asked_for
-
-
-def _asked(state: FlowState) -> Pause | Stop | None:
-    return asked_for(state.stop_request, state.pause_request)
+from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.steering import asked_of
 
 
 def _stop_grace(state: FlowState) -> float | None:
@@ -57,15 +53,6 @@ def _children(state: FlowState) -> Sequence[str]:
     # A run that has ended left those behind whose visits it gave up.
     left = state.run.left if state.run is not None else ()
     return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
-
-
-def _began_and_ended(state: FlowState) -> tuple[int | None, int | None]:
-    run = state.run
-    return (None, None) if run is None else (run.started_at, run.finished_at)
-
-
-def _segment(state: FlowState) -> int:
-    return state.fold.segment
 
 
 def _opens_segment(event: FlowEvent) -> bool:
@@ -108,14 +95,14 @@ FLOW: Machine[FlowState, FlowCommand, FlowEvent, FlowEffect] = Machine(
     control=Control(
         standing=standing,
         summary=summary,
-        asked=_asked,
+        asked=asked_of,
         stop_grace=_stop_grace,
         reopen=_reopen,
         version_of_key=_version_of_key,
         children=_children,
-        began_and_ended=_began_and_ended,
+        began_and_ended=began_and_ended,
     ),
-    segment=_segment,
+    segment=segment_of,
     opens_segment=_opens_segment,
     settle_late=_settle_late,
     restated=_restated,

@@ -16,7 +16,9 @@ from steptrail.domain.usage import Usage
 
 class _Execution(Protocol):
     id: str
+    started_at: int
     finished: ExecutionFinished | None
+    finished_at: int | None
     usage: Usage
     stop_request: Request | None
     pause_request: Request | None
@@ -33,6 +35,7 @@ class _Fold(Protocol):
     parent: ParentRef | None
     metadata: dict[str, JsonValue]
     created_at: int
+    segment: int
 
     @property
     def execution(self) -> _Execution | None: ...
@@ -125,3 +128,14 @@ class StreamState(Generic[F]):
     def unpaused(self) -> Request | None:
         """The request by which that pause was lifted; None while it holds, and when there is none."""
         return self._fold.execution.unpaused if self._fold.execution else None
+
+
+def segment_of(state: StreamState[F]) -> int:
+    """Return the number of the segment that a state is in."""
+    return state.fold.segment
+
+
+def began_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:
+    """Return when that execution began and ended, in microseconds of UTC; None for what has not happened."""
+    execution = state.fold.execution
+    return (None, None) if execution is None else (execution.started_at, execution.finished_at)
