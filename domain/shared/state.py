@@ -29,7 +29,7 @@ class _Execution(Protocol):
     def cost(self) -> Cost | None: ...
 
 
-class _Fold(Protocol):
+class _StreamFold(Protocol):
     version: int
     name: str
     parent: ParentRef | None
@@ -41,7 +41,7 @@ class _Fold(Protocol):
     def execution(self) -> _Execution | None: ...
 
 
-F = TypeVar("F", bound=_Fold)
+F = TypeVar("F", bound=_StreamFold)
 
 
 class StreamState(Generic[F]):
