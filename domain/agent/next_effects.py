@@ -229,4 +229,4 @@ _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] 
     Phase.WAITING: _waiting,
     Phase.RECOVERING: _recovering,
 }
-"""What is due in a phase. In the others nothing is until a command comes."""
+"""Phase -> the function that says what is due in it. In the other phases nothing is until a command comes."""

@@ -1,4 +1,4 @@
-"""What the states of all machines say of their stream and of its open execution, or of the last one."""
+"""The part of a state that is the same for all machines: its stream, and the open execution or the last one."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
