@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from steptrail.domain.failures import StepError
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.output import OutputProblem, OutputVerdict
-from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import ModelUsage, Usage
 
 
@@ -59,6 +58,20 @@ class StepView(Protocol):
     @property
     def output_problems(self) -> Sequence[OutputProblem]:
         """The reasons why the answer of the step was rejected."""
+        ...
+
+
+class StopRequestView(Protocol):
+    """A request to stop."""
+
+    @property
+    def by(self) -> str:
+        """The name of the one who asked."""
+        ...
+
+    @property
+    def reason(self) -> str | None:
+        """The reason in their words; None when they gave none."""
         ...
 
 
@@ -126,7 +139,7 @@ class StateView(Protocol):
         ...
 
     @property
-    def stop_request(self) -> Request | None:
+    def stop_request(self) -> StopRequestView | None:
         """The request to stop that is not carried out yet; None when there is none."""
         ...
 

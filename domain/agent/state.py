@@ -281,6 +281,11 @@ class AgentState(StreamState[SessionFold]):
         return self._fold.execution.votes if self._fold.execution else ()
 
     @property
+    def continuation_outcome(self) -> ContinuationOutcome | None:
+        """The newest decision with all its votes; None before the first one, and while a step is open."""
+        return None if self._fold.step is not None else self.last_continuation_outcome
+
+    @property
     def last_continuation_outcome(self) -> ContinuationOutcome | None:
         """The newest decision with all its votes; None before the first one."""
         execution = self._fold.execution

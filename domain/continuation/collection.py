@@ -59,6 +59,11 @@ class ContinuationCriteria:
         self.name: Final = chosen_name(name, "ContinuationCriteria")
         self._voters: tuple[tuple[str, Voter], ...] = tuple(voter(criterion) for criterion in criteria)
 
+    @classmethod
+    def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
+        """Return a collection of these criteria."""
+        return cls(*criteria)
+
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """The criteria in registration order."""
@@ -68,6 +73,10 @@ class ContinuationCriteria:
     def is_guard(self) -> bool:
         """Whether every criterion in it is a guard."""
         return bool(self._criteria) and all(is_guard(criterion) for criterion in self._criteria)
+
+    def is_empty(self) -> bool:
+        """Tell whether there are no criteria."""
+        return not self._criteria
 
     def with_criteria(self, *criteria: Criterion) -> "ContinuationCriteria":
         """Return a new collection with these criteria at the end."""

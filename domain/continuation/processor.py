@@ -21,6 +21,11 @@ class EvaluationProcessor:
     """
 
     @staticmethod
+    def should_continue(evaluations: Sequence[ContinuationEvaluation]) -> bool:
+        """Tell whether a run with these votes goes on: whether it is resolved as `request`."""
+        return EvaluationProcessor.resolve(evaluations) is ContinuationDecision.REQUEST
+
+    @staticmethod
     def dominant(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision | None:
         """Return the strongest decision of the votes; None when there are no votes."""
         present = {vote.decision for vote in evaluations}
@@ -52,8 +57,16 @@ class EvaluationProcessor:
         return forbids and (vote.fails or _reason_of(vote) is StopReason.ERROR)
 
     @staticmethod
+    def stop_reason(evaluations: Sequence[ContinuationEvaluation]) -> StopReason:
+        """Return the stop reason of the outcome: that of the forbid that decided, else `completed`.
+
+        A forbid that names none stops the run as a `guard`.
+        """
+        return EvaluationProcessor.stop_reason_of(EvaluationProcessor.decider(evaluations))
+
+    @staticmethod
     def stop_reason_of(decider: ContinuationEvaluation | None) -> StopReason:
-        """Return the stop reason of an outcome that this vote decided. A forbid that names none stops as a `guard`."""
+        """Return the stop reason of an outcome that this vote has decided."""
         if decider is None or decider.decision is not ContinuationDecision.FORBID:
             return StopReason.COMPLETED
         return _reason_of(decider)

@@ -49,7 +49,7 @@ def _configured(recorded: AgentSnapshot) -> Iterator[tuple[str | None, Criterion
     A person's request comes before a failure. A failure, and an answer that was cut, come before a limit.
     """
     yield None, UserStop()
-    yield "error_policy", ErrorPolicyCriterion(recorded.error_policy)
+    yield "error_policy", ErrorPolicyCriterion.with_policy(recorded.error_policy)
     yield None, AnswerComplete()
     if recorded.output is not None:
         yield "output", OutputAccepted(recorded.output)

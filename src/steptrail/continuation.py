@@ -28,7 +28,7 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.continuation.protocols import CanDecideToContinue, CanExplainContinuation, Criterion
 from steptrail.domain.shared.run import StopReason
-from steptrail.domain.views import StateView, StepView
+from steptrail.domain.views import StateView, StepView, StopRequestView
 
 __all__ = [
     "AnswerComplete",
@@ -59,6 +59,7 @@ __all__ = [
     "StepView",
     "StepsLimit",
     "StopReason",
+    "StopRequestView",
     "TokenUsageLimit",
     "ToolCallLimit",
     "ToolCallPresenceCheck",

@@ -11,7 +11,14 @@ from steptrail.domain.hooks.matchers import (
 )
 from steptrail.domain.hooks.ready_made import (
     CriterionHook,
+    CumulativeExecutionTimeLimitHook,
+    ErrorPolicyHook,
+    ExecutionTimeLimitHook,
+    FinishReasonHook,
+    StepsLimitHook,
+    TokenUsageLimitHook,
     ToolBlockingHook,
+    ToolCallPresenceHook,
 )
 from steptrail.domain.hooks.state import CHANGES, CurrentExecution, HookState
 from steptrail.domain.hooks.types import HookType
@@ -27,8 +34,12 @@ __all__ = [
     "CompositeMatcher",
     "CriterionHook",
     "Critique",
+    "CumulativeExecutionTimeLimitHook",
     "CurrentExecution",
+    "ErrorPolicyHook",
     "EventTypeMatcher",
+    "ExecutionTimeLimitHook",
+    "FinishReasonHook",
     "Hook",
     "HookMatcher",
     "HookStack",
@@ -37,7 +48,10 @@ __all__ = [
     "Judge",
     "Next",
     "SelfCritic",
+    "StepsLimitHook",
+    "TokenUsageLimitHook",
     "ToolBlockingHook",
+    "ToolCallPresenceHook",
     "ToolNameMatcher",
     "ToolNameRegexMatcher",
 ]

@@ -268,7 +268,7 @@ async def test_a_criterion_that_cannot_vote_fails_the_run_and_the_step_is_kept(a
 
 
 async def test_a_criterion_in_another_one_that_cancels_itself_is_a_failure_with_the_name_of_it() -> None:
-    inner = ContinuationCriteria(Breaks(cancels_itself))
+    inner = ContinuationCriteria.of(Breaks(cancels_itself))
     ran = await run(agent_of([WORK, "done"]).with_criteria(inner).build())
     assert ran.ending == ("failed", "error")
     vote = ran.result.outcome and ran.result.outcome.deciding_vote
@@ -280,6 +280,6 @@ async def test_what_is_to_end_the_process_is_no_vote() -> None:
     def interrupted(_: StateView) -> ContinuationDecision:
         raise KeyboardInterrupt
 
-    criteria = ContinuationCriteria(CallableCriterion(interrupted, name="ctrl-c"))
+    criteria = ContinuationCriteria.of(CallableCriterion(interrupted, name="ctrl-c"))
     with pytest.raises(KeyboardInterrupt):
         criteria.votes(initial("s"))

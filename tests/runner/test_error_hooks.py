@@ -3,8 +3,8 @@
 import pytest
 
 from steptrail import ErrorPolicy, HookType
-from steptrail.continuation import ContinuationDecision, ErrorPolicyCriterion, StopReason
-from steptrail.hooks import CallableHook, CriterionHook, Hook, HookState
+from steptrail.continuation import ContinuationDecision, StopReason
+from steptrail.hooks import CallableHook, ErrorPolicyHook, Hook, HookState
 from steptrail.testing import Reply, call
 from tests.runner.kit import Run, agent_of, hook, run, vote
 
@@ -93,7 +93,6 @@ async def test_one_decision_follows_a_failed_step() -> None:
 
 
 async def test_a_stricter_policy_as_a_hook_stops_first() -> None:
-    stricter = CriterionHook(ErrorPolicyCriterion(ErrorPolicy.retry_all(2)))
-    ran = await on_error([BROKEN, BROKEN, "done"], ErrorPolicy.retry_all(5), stricter)
+    ran = await on_error([BROKEN, BROKEN, "done"], ErrorPolicy.retry_all(5), ErrorPolicyHook(ErrorPolicy.retry_all(2)))
     assert ran.ending == ("failed", "retry_limit")
     assert ran.result.state.step_count == 2

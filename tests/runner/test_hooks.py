@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steptrail import ErrorPolicy, HookType, Message
-from steptrail.continuation import ContinuationDecision, StepsLimit, StopReason
+from steptrail.continuation import ContinuationDecision, StopReason
 from steptrail.domain.agent.events import (
     ContinuationEvaluated,
     EvaluationsRecorded,
@@ -21,10 +21,10 @@ from steptrail.domain.agent.events.session import MessageSource
 from steptrail.hooks import (
     CallableHook,
     CompositeMatcher,
-    CriterionHook,
     EventTypeMatcher,
     HookState,
     Next,
+    StepsLimitHook,
     ToolNameMatcher,
     ToolNameRegexMatcher,
 )
@@ -219,9 +219,7 @@ async def test_no_request_of_a_hook_beats_a_limit() -> None:
 
 
 async def test_a_guard_hook_stops_a_run_as_its_criterion_would() -> None:
-    builder = agent_of([call("add", a=1, b=2)] * 5).with_hook(
-        HookType.BEFORE_STEP, CriterionHook(StepsLimit(2)), priority=200
-    )
+    builder = agent_of([call("add", a=1, b=2)] * 5).with_hook(HookType.BEFORE_STEP, StepsLimitHook(2), priority=200)
     ran = await run(builder.build())
     assert ran.ending == ("completed", "steps_limit")
     assert ran.types.count("step.started") == 2

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Limits, StepsLimit
-from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck, TokenUsageLimit
+from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck
 from steptrail.domain.inference import FinishReason
 from steptrail.errors import ConfigurationError
-from steptrail.hooks import CriterionHook
+from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
 from steptrail.models import PriceTable
 from steptrail.testing import Reply, call, say
 from tests.profile import examples
@@ -210,12 +210,12 @@ async def test_a_finished_answer_needs_no_advice() -> None:
         agent_of([WORK] * 4).with_criteria(CallableCriterion(lambda s: s.step_count < 2, name="two")),
         agent_of([FAILS] * 4)
         .with_error_policy(ErrorPolicy.retry_all(9))
-        .with_criteria(ErrorPolicyCriterion(ErrorPolicy.retry_all(2))),
-        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, CriterionHook(StepsLimit(2))),
-        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, CriterionHook(TokenUsageLimit(20))),
+        .with_criteria(ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all(2))),
+        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, StepsLimitHook(2)),
+        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, TokenUsageLimitHook(20)),
         agent_of([FAILS] * 4)
         .with_error_policy(ErrorPolicy.retry_all(9))
-        .with_hook(HookType.ON_ERROR, CriterionHook(ErrorPolicyCriterion(ErrorPolicy.retry_all(2)))),
+        .with_hook(HookType.ON_ERROR, ErrorPolicyHook(ErrorPolicy.retry_all(2))),
         agent_of([say("half", finish_reason=FinishReason.LENGTH)]),
     ],
 )

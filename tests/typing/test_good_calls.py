@@ -30,7 +30,7 @@ from steptrail.continuation import (
     StateView,
 )
 from steptrail.domain.json_value import JsonValue
-from steptrail.hooks import CallableHook, CriterionHook, HookState, Next, ToolBlockingHook, ToolNameMatcher
+from steptrail.hooks import CallableHook, HookState, Next, StepsLimitHook, ToolBlockingHook, ToolNameMatcher
 from steptrail.output import OutputContext
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool
@@ -99,7 +99,7 @@ def build() -> Agent:
         .with_criteria(
             ContinuationCriteria(StepsLimit(5), ContinuationCriteria(OnlyDecides(), name="inner"), name="own")
         )
-        .with_hook(HookType.BEFORE_STEP, CriterionHook(StepsLimit(5)), priority=200)
+        .with_hook(HookType.BEFORE_STEP, StepsLimitHook(5), priority=200)
         .with_hook(HookType.AFTER_STEP, SyncHook())
         .with_hook(HookType.AFTER_STEP, AsyncHook())
         .with_hook(HookType.STOP, CallableHook(by_function))

@@ -33,6 +33,11 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
     def __post_init__(self) -> None:
         a_kind_of(ErrorPolicy, self.policy, "what an ErrorPolicyCriterion asks")
 
+    @classmethod
+    def with_policy(cls, policy: ErrorPolicy) -> "ErrorPolicyCriterion":
+        """Return the criterion that reads the errors of an agent's steps."""
+        return cls(policy)
+
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with the error, the counts and the handling, and with `configuredHandling` if the policy had another.
 

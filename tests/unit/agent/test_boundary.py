@@ -182,10 +182,12 @@ def test_the_votes_of_a_decision_are_those_since_the_one_before() -> None:
     assert state.pending_votes == ()
 
 
-def test_the_last_decision_stays_while_a_step_is_open() -> None:
+def test_an_open_step_has_no_decision_yet_and_the_last_one_stays() -> None:
     decided_before = given(*opened(), decided(0)).state
     in_a_step = given(*opened(), *step()).state
-    assert decided_before.last_continuation_outcome is not None
+    assert decided_before.continuation_outcome == decided_before.last_continuation_outcome
+    assert decided_before.continuation_outcome is not None
+    assert in_a_step.continuation_outcome is None
     assert in_a_step.last_continuation_outcome == decided_before.last_continuation_outcome
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.output import OutputProblem, OutputVerdict
-from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.errors import ErrorInfo, ErrorType, StepError
 
@@ -31,6 +30,12 @@ class FakeStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FakeStop:
+    by: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FakeState:
     """Counts its own steps and failures, so that a test cannot contradict itself."""
 
@@ -42,7 +47,7 @@ class FakeState:
     model_usage: Sequence[ModelUsage] = ()
     elapsed_seconds: float = 0.0
     cumulative_execution_seconds: float = 0.0
-    stop_request: Request | None = None
+    stop_request: FakeStop | None = None
     unproductive_segments: int = 0
     tool_call_count: int = 0
     tool_calls_refused: int = 0

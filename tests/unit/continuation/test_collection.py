@@ -120,7 +120,7 @@ def test_an_agent_with_the_default_policy_goes_on_exactly_when_it_did_before(ste
     limits = (StepsLimit(3), TokenUsageLimit(100))
     with pytest.warns(DeprecationWarning, match="ErrorPresenceCheck"):
         before = ContinuationCriteria(*limits, ErrorPresenceCheck(), ToolCallPresenceCheck())
-    policy = ErrorPolicyCriterion(ErrorPolicy.stop_on_any_error())
+    policy = ErrorPolicyCriterion.with_policy(ErrorPolicy.stop_on_any_error())
     now = ContinuationCriteria(*limits, policy, ToolCallPresenceCheck())
     assert now.can_continue(after(*steps)) is before.can_continue(after(*steps))
     assert now.decide(after(*steps)) is before.decide(after(*steps))
@@ -152,6 +152,16 @@ def test_adding_criteria_leaves_the_old_collection_alone() -> None:
     assert [v.criterion_class for v in more.votes(START)] == ["app.Custom", "app.Late", "app.Later"]
     assert [v.criterion_class for v in few.votes(START)] == ["app.Custom"]
     assert more.name == "few"
+
+
+def test_of_is_the_constructor() -> None:
+    one = Decides(ALLOW)
+    assert ContinuationCriteria.of(one).criteria == (one,)
+
+
+def test_a_collection_knows_that_it_is_empty() -> None:
+    assert ContinuationCriteria().is_empty() is True
+    assert criteria(ALLOW).is_empty() is False
 
 
 def test_a_criterion_that_raises_forbids_and_the_others_still_vote() -> None:
@@ -271,7 +281,7 @@ def test_grouping_content_limits_does_not_make_them_drive_the_loop() -> None:
 
 def test_a_nested_collection_abstains_when_everyone_in_it_does() -> None:
     work = ContinuationCriteria(ToolCallPresenceCheck(), ResponseContentCheck(lambda _: True))
-    retry = ErrorPolicyCriterion(ErrorPolicy.retry_all())
+    retry = ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all())
     result = ContinuationCriteria(retry, work, ContinuationCriteria()).evaluate(after(failed()))
     assert result.should_continue is True
     assert [v.criterion_class for v in result.evaluations] == ["ErrorPolicyCriterion"]

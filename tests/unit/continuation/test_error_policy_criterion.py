@@ -14,9 +14,9 @@ from steptrail.continuation import (
 from steptrail.errors import ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
 from tests.unit.continuation.fakes import ALLOW, CALLED, CLEAN, FORBID, FakeStep, after, error, failed
 
-RETRY = ErrorPolicyCriterion(ErrorPolicy.retry_tool_errors(3))
-STOP = ErrorPolicyCriterion(ErrorPolicy.stop_on_any_error())
-IGNORE = ErrorPolicyCriterion(ErrorPolicy.ignore_tool_errors())
+RETRY = ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_tool_errors(3))
+STOP = ErrorPolicyCriterion.with_policy(ErrorPolicy.stop_on_any_error())
+IGNORE = ErrorPolicyCriterion.with_policy(ErrorPolicy.ignore_tool_errors())
 
 
 @pytest.mark.acceptance("3.3-1")
@@ -64,7 +64,7 @@ def test_its_explanation_has_the_type_and_the_counts() -> None:
 def test_it_sees_what_kind_of_error_it_was(error_type: ErrorType) -> None:
     policy = ErrorPolicy.retry_all()
     broken = failed(error(error_type, tool="search" if error_type is ErrorType.TOOL else None))
-    vote = ErrorPolicyCriterion(policy).explain(after(broken))
+    vote = ErrorPolicyCriterion.with_policy(policy).explain(after(broken))
     assert vote.context["errorType"] == error_type.value
     assert vote.reason == f"{error_type.value.capitalize()} error, retrying (1/5)"
 

@@ -13,7 +13,6 @@ from steptrail.continuation import (
     UserStop,
 )
 from steptrail.domain.continuation.protocols import is_guard
-from steptrail.domain.shared.requests import Request
 from tests.unit.continuation.fakes import (
     ALLOW,
     CALLED,
@@ -24,6 +23,7 @@ from tests.unit.continuation.fakes import (
     Decides,
     FakeState,
     FakeStep,
+    FakeStop,
     after,
     failed,
 )
@@ -120,18 +120,18 @@ def test_input_that_no_model_call_has_seen_asks_for_another_step() -> None:
     ("request_", "text", "context"),
     [
         (
-            Request("ops", "deploy", 0),
+            FakeStop(by="ops", reason="deploy"),
             "Stop requested by ops: deploy",
             {"stopRequested": True, "requestedBy": "ops", "requestReason": "deploy"},
         ),
         (
-            Request("user", None, 0),
+            FakeStop(by="user"),
             "Stop requested by user",
             {"stopRequested": True, "requestedBy": "user", "requestReason": None},
         ),
     ],
 )
-def test_a_stop_request_forbids_and_says_who_and_why(request_: Request, text: str, context: dict[str, object]) -> None:
+def test_a_stop_request_forbids_and_says_who_and_why(request_: FakeStop, text: str, context: dict[str, object]) -> None:
     vote = UserStop().explain(FakeState(stop_request=request_))
     assert (vote.criterion_class, vote.decision, vote.reason) == ("UserStop", FORBID, text)
     assert (vote.stop_reason, vote.context, vote.given_reason) == (StopReason.USER_REQUESTED, context, None)
@@ -145,7 +145,7 @@ def test_without_a_stop_request_the_user_has_no_objection() -> None:
 
 
 def test_a_users_stop_that_votes_first_is_the_one_that_is_named() -> None:
-    state = FakeState(stop_request=Request("ops", None, 0))
+    state = FakeState(stop_request=FakeStop(by="ops"))
     assert ContinuationCriteria(UserStop(), StepsLimit(0)).evaluate(state).stop_reason is StopReason.USER_REQUESTED
 
 

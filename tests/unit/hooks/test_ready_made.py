@@ -15,23 +15,38 @@ from steptrail.continuation import (
     StepsLimit,
     TokenUsageLimit,
     ToolCallPresenceCheck,
-    criterion_name,
 )
 from steptrail.domain.agent.events import EvaluationsRecorded, HooksRan, ToolCallBlocked
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.protocols import CanExplainContinuation
-from steptrail.hooks import CriterionHook, HookStack, HookType, ToolBlockingHook
+from steptrail.hooks import (
+    CriterionHook,
+    CumulativeExecutionTimeLimitHook,
+    ErrorPolicyHook,
+    ExecutionTimeLimitHook,
+    FinishReasonHook,
+    HookStack,
+    HookType,
+    StepsLimitHook,
+    TokenUsageLimitHook,
+    ToolBlockingHook,
+    ToolCallPresenceHook,
+)
 from tests.unit.hooks.given import at_boundary, in_calls, process, step_done
 
-CRITERIA: Sequence[CanExplainContinuation] = [
-    StepsLimit(1),
-    TokenUsageLimit(15),
-    ExecutionTimeLimit(5.0),
-    CumulativeExecutionTimeLimit(5.0),
-    FinishReasonCheck(["tool_calls"]),
-    ErrorPolicyCriterion(ErrorPolicy.retry_all(2)),
-    ToolCallPresenceCheck(),
+PAIRS: Sequence[tuple[str, CriterionHook, CanExplainContinuation]] = [
+    ("StepsLimitHook", StepsLimitHook(1), StepsLimit(1)),
+    ("TokenUsageLimitHook", TokenUsageLimitHook(15), TokenUsageLimit(15)),
+    ("ExecutionTimeLimitHook", ExecutionTimeLimitHook(5.0), ExecutionTimeLimit(5.0)),
+    ("CumulativeExecutionTimeLimitHook", CumulativeExecutionTimeLimitHook(5.0), CumulativeExecutionTimeLimit(5.0)),
+    ("FinishReasonHook", FinishReasonHook(["tool_calls"]), FinishReasonCheck(["tool_calls"])),
+    (
+        "ErrorPolicyHook",
+        ErrorPolicyHook(ErrorPolicy.retry_all(2)),
+        ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all(2)),
+    ),
+    ("ToolCallPresenceHook", ToolCallPresenceHook(), ToolCallPresenceCheck()),
 ]
 
 STATES = {
@@ -42,17 +57,16 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES.keys())
-@pytest.mark.parametrize("criterion", CRITERIA, ids=criterion_name)
-async def test_a_criterion_votes_as_a_hook_as_it_does_alone(
-    criterion: CanExplainContinuation, state: AgentState
+@pytest.mark.parametrize(("name", "hook", "criterion"), PAIRS, ids=[name for name, _, _ in PAIRS])
+async def test_a_guard_hook_votes_as_its_criterion_does(
+    name: str, hook: CriterionHook, criterion: CanExplainContinuation, state: AgentState
 ) -> None:
-    hook = CriterionHook(criterion)
     event, mark = await process(HookStack().with_hook(HookType.BEFORE_STEP, hook), HookType.BEFORE_STEP, state)
     vote = criterion.explain(state)
     assert vote is not None
-    assert event == EvaluationsRecorded(phase=DecisionPhase.BOUNDARY, votes=(vote,), hook="CriterionHook")
+    assert event == EvaluationsRecorded(phase=DecisionPhase.BOUNDARY, votes=(vote,), hook=name)
     assert isinstance(mark, HooksRan)
-    assert mark.hooks == ("CriterionHook",)
+    assert mark.hooks == (name,)
 
 
 @dataclass

@@ -103,7 +103,7 @@ def test_the_number_of_retries_and_the_backoff_are_changed_in_a_copy() -> None:
 def test_the_default_policy_stops_exactly_where_error_presence_check_did(steps: tuple[FakeStep, ...]) -> None:
     with pytest.warns(DeprecationWarning, match="stop_on_any_error"):
         before = ErrorPresenceCheck()
-    now = ErrorPolicyCriterion(ErrorPolicy.stop_on_any_error())
+    now = ErrorPolicyCriterion.with_policy(ErrorPolicy.stop_on_any_error())
     assert now.decide(after(*steps)) is before.decide(after(*steps))
 
 
