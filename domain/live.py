@@ -85,7 +85,36 @@ ReplyKey: TypeAlias = StepReply | NodeReply
 """Identifies a reply within its stream."""
 
 
-class ReplyDelta(Struct, frozen=True, kw_only=True):
+class _OfStep(Struct, frozen=True, kw_only=True):
+    """An update of a step in the session of an agent."""
+
+    session_id: str
+    execution_id: str
+    step: int
+
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return ()
+
+
+class _OfTry(Struct, frozen=True, kw_only=True):
+    """An update of a try of a node in the run of a workflow."""
+
+    session_id: str
+    execution_id: str
+    node: str
+    visit: int
+    item: int | None = None
+    attempt: int
+
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return self.node, self.visit, self.item
+
+
+class ReplyDelta(_OfStep, frozen=True, kw_only=True):
     """The next piece of a reply that is being written. The last piece is `is_final` and empty.
 
     The `inference.completed` of the same step holds the whole reply. A reply that breaks off ends with an
@@ -93,18 +122,10 @@ class ReplyDelta(Struct, frozen=True, kw_only=True):
     `attempt` distinguish the pieces of a new try.
     """
 
-    session_id: str
-    execution_id: str
-    step: int
     attempt: int
     kind: DeltaKind = "text"
     text: str = ""
     is_final: bool = False
-
-    @property
-    def place(self) -> Place:
-        """The place in the run."""
-        return ()
 
     @property
     def reply(self) -> StepReply:
@@ -112,7 +133,7 @@ class ReplyDelta(Struct, frozen=True, kw_only=True):
         return StepReply(self.execution_id, self.step, self.attempt)
 
 
-class OutputPartial(Struct, frozen=True, kw_only=True):
+class OutputPartial(_OfStep, frozen=True, kw_only=True):
     """An answer in a type, as far as it is written. Nothing of it is validated, and all of it may still change.
 
     `partial` replaces the one before. `step` and `attempt` distinguish the answers of a new try. It comes beside the
@@ -120,25 +141,14 @@ class OutputPartial(Struct, frozen=True, kw_only=True):
     in other processes get only the text.
     """
 
-    session_id: str
-    execution_id: str
-    step: int
     attempt: int
     partial: JsonValue
     kind: Literal["output"] = "output"
 
-    @property
-    def place(self) -> Place:
-        """The place in the run."""
-        return ()
 
-
-class ToolProgress(Struct, frozen=True, kw_only=True):
+class ToolProgress(_OfStep, frozen=True, kw_only=True):
     """The progress of a running call, as its tool reports it. `done` and `total` are in a unit of the tool's own."""
 
-    session_id: str
-    execution_id: str
-    step: int
     position: int
     tool: str
     call_id: str
@@ -146,13 +156,8 @@ class ToolProgress(Struct, frozen=True, kw_only=True):
     done: float | None = None
     total: float | None = None
 
-    @property
-    def place(self) -> Place:
-        """The place in the run."""
-        return ()
 
-
-class NodeDelta(Struct, frozen=True, kw_only=True):
+class NodeDelta(_OfTry, frozen=True, kw_only=True):
     """The next piece of a reply that is written for a node of a workflow. The last piece is `is_final` and empty.
 
     `session_id` is the id of the run, without `flow:`. `visit` and `attempt` count from 1, `item` is the index of the
@@ -160,20 +165,9 @@ class NodeDelta(Struct, frozen=True, kw_only=True):
     the reply. When the try ends in another way, the pieces that were shown must be thrown away.
     """
 
-    session_id: str
-    execution_id: str
-    node: str
-    visit: int
-    item: int | None = None
-    attempt: int
     kind: DeltaKind = "text"
     text: str = ""
     is_final: bool = False
-
-    @property
-    def place(self) -> Place:
-        """The place in the run."""
-        return self.node, self.visit, self.item
 
     @property
     def reply(self) -> NodeReply:
@@ -181,26 +175,15 @@ class NodeDelta(Struct, frozen=True, kw_only=True):
         return NodeReply(self.execution_id, self.node, self.visit, self.item, self.attempt)
 
 
-class NodeProgress(Struct, frozen=True, kw_only=True):
+class NodeProgress(_OfTry, frozen=True, kw_only=True):
     """The progress of a try of a node, as its tool or function reports it. `done` and `total` are in a unit of its own.
 
     `session_id` is the id of the run, without `flow:`; the other numbers are those of `NodeDelta`.
     """
 
-    session_id: str
-    execution_id: str
-    node: str
-    visit: int
-    item: int | None = None
-    attempt: int
     message: str = ""
     done: float | None = None
     total: float | None = None
-
-    @property
-    def place(self) -> Place:
-        """The place in the run."""
-        return self.node, self.visit, self.item
 
 
 TextDelta: TypeAlias = ReplyDelta | NodeDelta

@@ -127,6 +127,5 @@ def problem_text(problems: tuple[OutputProblem, ...]) -> str:
     return f"<output_problem>{told}</output_problem> Give the whole answer again."
 
 
-def asked_in_the_end() -> str:
-    """Return the text with which a model that asks for no more tools is asked for its answer in the right form."""
-    return "<output_request>Give the answer now, in the form that was asked for.</output_request>"
+ASKED_IN_THE_END = "<output_request>Give the answer now, in the form that was asked for.</output_request>"
+"""The text with which a model that asks for no more tools is asked for its answer in the right form."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from steptrail.domain.base import Count, Value
+from steptrail.domain.camel_case import camel
 
 
 class Usage(Value, frozen=True, kw_only=True):
@@ -55,13 +56,7 @@ class Usage(Value, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, int]:
         """Return the wire form: `input`, `output`, `cacheWrite`, `cacheRead`, `reasoning`."""
-        return {
-            "input": self.input,
-            "output": self.output,
-            "cacheWrite": self.cache_write,
-            "cacheRead": self.cache_read,
-            "reasoning": self.reasoning,
-        }
+        return {camel(name): getattr(self, name) for name in Usage.__struct_fields__}
 
 
 class ModelUsage(Value, frozen=True, kw_only=True):

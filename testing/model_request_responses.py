@@ -88,7 +88,8 @@ def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
 def _tools(body: Mapping[str, JsonValue]) -> str | None:
     tools = body.get("tools")
     if tools is None:
-        return "Tool choice 'required' must be specified with 'tools' parameter." if _is_forced(body) else None
+        is_forced = body.get("tool_choice") == "required"
+        return "Tool choice 'required' must be specified with 'tools' parameter." if is_forced else None
     for tool in tools if isinstance(tools, list) else [None]:
         name = tool.get("name") if isinstance(tool, dict) and tool.get("type") == "function" else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -104,10 +105,6 @@ def _schemas(body: Mapping[str, JsonValue]) -> str | None:
             if (why := why_no_schema(each.get("schema", each.get("parameters")), has_bounds=True)) is not None:
                 return why
     return None
-
-
-def _is_forced(body: Mapping[str, JsonValue]) -> bool:
-    return body.get("tool_choice") == "required"
 
 
 def _item(item: Mapping[str, JsonValue]) -> str | None:

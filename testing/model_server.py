@@ -19,17 +19,20 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, Self, cast
+from typing import Final, NamedTuple, Self, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_types import why_mistyped
 from steptrail.testing.model_script import ScriptedReply, refused
-from steptrail.testing.model_wire import SseEvent, Wire, WireReply, sse
+from steptrail.testing.model_wire import SseEvent, WireReply, sse
 from steptrail.testing.model_wire_anthropic import AnthropicWire
 from steptrail.testing.model_wire_chat import ChatWire
 from steptrail.testing.model_wire_responses import ResponsesWire
+
+Wire: TypeAlias = AnthropicWire | ChatWire | ResponsesWire
+"""A protocol, as a provider speaks it."""
 
 _WIRES: Final[Mapping[str, Wire]] = {wire.path: wire for wire in (ChatWire(), ResponsesWire(), AnthropicWire())}
 _SCRIPT: TypeAdapter[list[ScriptedReply]] = TypeAdapter(list[ScriptedReply])

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
@@ -85,42 +85,16 @@ SseEvent = tuple[str | None, JsonValue]
 """The name of an event, if it has one, and its data; data that is text is sent as it is."""
 
 
-class Wire(Protocol):
-    """One protocol, as a provider speaks it."""
-
-    path: str
+class OpenAiWire:
+    """The part that is the same in the protocols of OpenAI."""
 
     def is_authorized(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether the headers hold what the provider asks for."""
-        ...
-
-    def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
-        """Return why a request is answered with 400, given the bodies of the replies so far."""
-        ...
-
-    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
-        """Return a request as the SDK's types have it: without what a compatible server gave out beyond them."""
-        ...
-
-    def body(self, reply: WireReply) -> dict[str, JsonValue]:
-        """Return a reply as it is without streaming."""
-        ...
-
-    def events(self, reply: WireReply, request: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
-        """Yield the events of a reply; without a finish reason they end too early."""
-        ...
-
-    def failure(self, code: str, message: str) -> dict[str, JsonValue]:
-        """Return a failure as the body of a successful response."""
-        ...
-
-    def failure_event(self, code: str, message: str) -> SseEvent:
-        """Return a failure as an event in the middle of a stream."""
-        ...
+        """Tell whether there is a bearer token."""
+        return headers.get("authorization", "").startswith("Bearer ")
 
     def error(self, status: int, error: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the body of an error status."""
-        ...
+        """Return the error object."""
+        return {"error": {**error, "param": None}}
 
 
 def pieces_of(text: str) -> list[str]:

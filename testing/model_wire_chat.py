@@ -4,19 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request import why_refused, without_own
-from steptrail.testing.model_wire import SseEvent, WireCall, WireReply, in_turns, pieces_of
+from steptrail.testing.model_wire import OpenAiWire, SseEvent, WireCall, WireReply, in_turns, pieces_of
 
 
-class ChatWire:
+class ChatWire(OpenAiWire):
     """The protocol behind `/v1/chat/completions`."""
 
     why_refused = staticmethod(why_refused)
     as_typed = staticmethod(without_own)
     path = "/v1/chat/completions"
-
-    def is_authorized(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether there is a bearer token."""
-        return headers.get("authorization", "").startswith("Bearer ")
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a completion."""
@@ -71,10 +67,6 @@ class ChatWire:
     def failure_event(self, code: str, message: str) -> SseEvent:
         """Return an error in the place of a chunk."""
         return None, self.failure(code, message)
-
-    def error(self, status: int, error: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the error object."""
-        return {"error": {**error, "param": None}}
 
 
 def _head(kind: str) -> dict[str, JsonValue]:

@@ -4,21 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_responses import why_refused, without_own
-from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
+from steptrail.testing.model_wire import OpenAiWire, SseEvent, WireReply, in_turns, pieces_of
 
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-class ResponsesWire:
+class ResponsesWire(OpenAiWire):
     """The protocol behind `/v1/responses`."""
 
     why_refused = staticmethod(why_refused)
     as_typed = staticmethod(without_own)
     path = "/v1/responses"
-
-    def is_authorized(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether there is a bearer token."""
-        return headers.get("authorization", "").startswith("Bearer ")
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a response."""
@@ -66,10 +62,6 @@ class ResponsesWire:
     def failure_event(self, code: str, message: str) -> SseEvent:
         """Return the event of a response that has failed."""
         return _named({"type": "response.failed", "response": self.failure(code, message)})
-
-    def error(self, status: int, error: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the error object."""
-        return {"error": {**error, "param": None}}
 
 
 def _head(reply: WireReply, status: str | None) -> dict[str, JsonValue]:

@@ -7,7 +7,10 @@ process. The clock is the recording's, so limits on time find the time that was,
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Generic
+
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -28,10 +31,11 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import CommandRejected, NotARecording
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.given import a_kind_of
-from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.recording import Recording
@@ -42,13 +46,14 @@ from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.clock import ManualClock
-from steptrail.testing.fork_history import store_past
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import Command, RecordedEffect, RecordedRun, ended_by_itself
 from steptrail.testing.replay_model import Match
 from steptrail.testing.replay_tools import replayed
 
+_UNKNOWN = CommitHead(commit_id="past", actor="replay")
 _LONGEST_WAIT_FOR_A_COMMIT = 10.0
 """Seconds. Only a run that differs from its recording ever waits that long."""
 
@@ -94,7 +99,7 @@ async def replay(agent: Agent[OutputT, Any], recording: Recording, *, match: Mat
         raise NotARecording(f"session {recording.session!r} cannot be driven again: {run.obstacles[0]}")
     driver = _Driver(recording, run.history)
     async with driver.trail:
-        await store_past(driver.trail.store, recording)
+        await _store_past(driver.trail.store, recording)
         await driver.go(replayed(agent, recording, match=match, live=driver), run.commands)
         session = driver.trail.session(recording.session)
         return Replay(await session.result(agent), await session.history())
@@ -248,3 +253,22 @@ def _said(agent: AnyAgent, event: AgentEvent) -> object:
     """Return what a recorded command says of the run, as a value of the agent's type; None for nothing."""
     stored = event.context if isinstance(event, ExecutionStarted | ExecutionResumed) else None
     return agent.context.read(stored) if agent.context is not None and stored is not None else None
+
+
+async def _store_past(store: EventStore, recording: Recording) -> None:
+    """Store the sessions that a fork was forked from, up to where it was. A session that is no fork has no past."""
+    own: list[Recorded[AgentEvent]] = []
+    for record in recording.records:
+        if isinstance(fork := record.event, SessionForked) and own:
+            digest = await _append(store, fork.source, own)
+            own, record = [], structs.replace(record, event=structs.replace(fork, digest=digest))
+        own.append(record)
+
+
+async def _append(store: EventStore, session: str, records: Sequence[Recorded[AgentEvent]]) -> str:
+    """Return the digest of what is stored. Of the commit in which a fork leaves, a recording has the first events."""
+    head, stream = EMPTY_STREAM, stream_of(checked_session_id(session))
+    for commit, together in groupby(records, key=lambda record: record.head or _UNKNOWN):
+        events = tuple((record.at, record.event) for record in together)
+        head = await store.append(stream, head, Commit(commit, events))
+    return head.digest.hex()

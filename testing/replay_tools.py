@@ -109,12 +109,7 @@ class _Shelf:
 
 class _ReplayedTool:
     def __init__(self, spec: ToolSpec, shelf: _Shelf) -> None:
-        self._spec, self._shelf = spec, shelf
-
-    @property
-    def spec(self) -> ToolSpec:
-        """Return the description of the tool that it stands for."""
-        return self._spec
+        self.spec, self._shelf = spec, shelf
 
     async def run(
         self,
@@ -127,9 +122,9 @@ class _ReplayedTool:
     ) -> ToolOutcome:
         """Return the recorded outcome; see `RunnableTool`."""
         given = dict(arguments) if arguments is not None else None
-        asked = ToolExecution(position=0, call=ToolCallPart(id="", name=self._spec.name, arguments=given, raw=raw))
+        asked = ToolExecution(position=0, call=ToolCallPart(id="", name=self.spec.name, arguments=given, raw=raw))
         live = self._shelf.live
-        call = self._shelf.take(self._spec.name, asked.arguments_digest, given if given is not None else raw)
+        call = self._shelf.take(self.spec.name, asked.arguments_digest, given if given is not None else raw)
         if live is not None:
             await live.reach_end(call)
         outcome = _outcome(call, is_driven=live is not None)

@@ -5,17 +5,13 @@ from typing import Literal, assert_never
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Approve, Deny, Settle
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    WaitEnded,
-)
+from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted, ToolExecutionFailed, WaitEnded
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.approvals import Approval, NotAsked, answer_to
+from steptrail.domain.shared.events import settled
 
 
 def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
@@ -31,26 +27,15 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
     wait = state.execution.wait if state.execution is not None else None
     is_asked_about = wait is not None and wait.kind == "unknown_outcome" and wait.position == call.position
     ended = (WaitEnded(reason="settled", by=command.by),) if is_asked_about else ()
+    by_whom = settled(command.by, command.reason)
     match command.verdict:
         case "completed":
-            done = ToolExecutionCompleted(
-                position=call.position,
-                result=command.result,
-                settled_by=command.by,
-                settled_reason=command.reason,
-                duration_seconds=0.0,
-            )
+            done = ToolExecutionCompleted(position=call.position, result=command.result, **by_whom)
             return (done, *ended)
         case "failed":
             message = command.message or "it failed, says the person who looked into it"
             error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
-            failed = ToolExecutionFailed(
-                position=call.position,
-                error=error,
-                settled_by=command.by,
-                settled_reason=command.reason,
-                duration_seconds=0.0,
-            )
+            failed = ToolExecutionFailed(position=call.position, error=error, **by_whom)
             return (failed, *ended)
         case "rerun" | "tell":
             if not is_asked_about:

@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
-from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.ids import effect_id
 from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.shared.approvals import Approval
@@ -93,7 +93,7 @@ def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
 
 def _question(execution: ExecutionFold, step: StepFold, call: ToolExecution, hold: Hold, now: int) -> ApprovalRequested:
     return ApprovalRequested(
-        approval_id=effect_id(ExecutionId(execution.id), step.number, call.position),
+        approval_id=effect_id(execution.id, step.number, call.position),
         position=call.position,
         tool=call.name,
         arguments_digest=call.arguments_digest,

@@ -6,7 +6,7 @@ from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
 from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.fold_calls import unknown_outcome
-from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.ids import effect_id
 from steptrail.domain.agent.interruptions import runs_again
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -110,7 +110,7 @@ def no_room_for(
 
 
 def _effect_of(state: AgentState, call: ToolExecution) -> str:
-    return effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
+    return effect_id(state.execution_id or "", state.open_step or 0, call.position)
 
 
 def _unknown(execution: ExecutionFold, name: str) -> ErrorInfo:

@@ -82,33 +82,33 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
     None when they need a model, a tool, a hook, a person or time. For tool calls that are to run, these are the events
     of their start. Raises `ArgumentsAltered`, and the exceptions of building a request.
     """
+    if (execution := state.execution) is None:
+        return None  # nothing is due before the first one
     match effect:
         case Record(events=events):
             return events
         case AskPeople():
             return asked_or_failed(state.tool_executions, effect, judges.unfit)
         case TakeDecision():
-            return _decision(state, effect, judges)
-        case ScheduleRetry():
-            return _retry(state, effect, now, judges.draw())
+            return _decision(state, execution.agent, effect, judges)
+        case ScheduleRetry(error_type=error_type, failures=failures, retry_after=retry_after):
+            delay = _delay(execution.agent.error_policy.backoff, failures, retry_after, now, judges.draw())
+            return (RetryScheduled(error_type=error_type, **delay),)
         case ScheduleToolRetry(position=position):
-            return _tool_retry(state, position, now, judges.draw())
+            return _tool_retry(execution.agent, state.tool_executions[position], now, judges.draw())
         case StartInference():
-            return _inference(state, effect, judges.requests)
+            return _inference(state, execution.agent, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
             return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
         case RunHooks() | CallModel() | JudgeAnswer() | RunCalls() | KeepWaiting():
             return None
 
 
-def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
+def _decision(state: AgentState, agent: AgentSnapshot, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
     """Let the criteria of this decision vote, and resolve the votes."""
-    execution = state.execution
-    if execution is None:
-        return ()
     if due.phase is DecisionPhase.STOP:
         return (decided(state, due, ()),)
-    criteria = judges.criteria(execution.agent)
+    criteria = judges.criteria(agent)
     asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
     seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
     # Criteria of a user may keep the state that they get, or change its values. The built-in ones do neither.
@@ -118,23 +118,14 @@ def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[Age
     return (cast, decided(state, due, votes))
 
 
-def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tuple[AgentEvent, ...]:
-    """Return the time of the next try after a failed step, by the recorded error policy."""
-    if state.agent is None:
-        return ()
-    delay = _delay(state.agent.error_policy.backoff, due.failures, due.retry_after, now, draw)
-    return (RetryScheduled(error_type=due.error_type, **delay),)
-
-
-def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tuple[AgentEvent, ...]:
+def _tool_retry(agent: AgentSnapshot, call: ToolExecution, now: int, draw: float) -> tuple[AgentEvent, ...]:
     """Return the time of the next try of a failed call, by the recorded retry rule of its tool."""
-    call = state.tool_executions[position]
-    spec = state.agent.tool(call.name) if state.agent is not None else None
+    spec = agent.tool(call.name)
     if spec is None or spec.retry is None:
         return ()
     retry_after = call.error.retry_after if call.error is not None else None
     delay = _delay(spec.retry.backoff, call.failures, retry_after, now, draw)
-    return (ToolRetryScheduled(position=position, **delay),)
+    return (ToolRetryScheduled(position=call.position, **delay),)
 
 
 class _Delay(TypedDict):
@@ -157,11 +148,10 @@ def _delay(backoff: Backoff, failures: int, retry_after: float | None, now: int,
     }
 
 
-def _inference(state: AgentState, due: StartInference, requests: RequestBuilder) -> tuple[AgentEvent, ...]:
+def _inference(
+    state: AgentState, agent: AgentSnapshot, due: StartInference, requests: RequestBuilder
+) -> tuple[AgentEvent, ...]:
     """Return the event that the model is about to be called, with the digest of the request."""
-    agent = state.agent
-    if agent is None:
-        return ()
     request = requests.build(state, agent)
     return (
         InferenceStarted(

@@ -21,7 +21,6 @@ from steptrail.domain.agent.events import (
     SessionStarted,
 )
 from steptrail.domain.agent.events.execution import Override
-from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import forgone, was_productive
@@ -35,13 +34,7 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.steering import (
-    asked_by_leaving,
-    asked_to_pause,
-    asked_to_stay_paused,
-    asked_to_stop,
-    asked_to_unpause,
-)
+from steptrail.domain.shared.steering import asked_by_leaving, asked_to_pause, asked_to_stop, asked_to_unpause
 from steptrail.domain.version import VERSION
 
 
@@ -67,11 +60,15 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
         case Resume():
             return _resume(state, command)
         case Pause():
-            return _pause(state, command)
+            was_said_more = state.execution is not None and state.execution.asked_again
+            is_paused = state.phase is Phase.PAUSED
+            return asked_to_pause(command, state.agent_id, state, is_paused=is_paused, was_said_more=was_said_more)
+        case Unpause() if state.phase is Phase.UNPAUSED:
+            return ()
         case Unpause():
-            return _unpause(state, command)
+            return asked_to_unpause(command, state.agent_id, state, is_paused=state.phase is Phase.PAUSED)
         case Stop():
-            return asked_to_stop(command, state.agent_id, state.stop_request, is_open=state.is_open)
+            return asked_to_stop(command, state.agent_id, state)
         case Leave(at=at):
             return _leave(state, at)
         case Settle():
@@ -211,29 +208,22 @@ def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
     return SegmentEnd.WAIT if waited else SegmentEnd.CRASH
 
 
-def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
-    if not state.is_open:
-        raise CommandRejected("pause", state.agent_id, "no execution is open")
-    if state.phase is Phase.PAUSED:
-        was_said_more = state.execution is not None and state.execution.asked_again
-        is_by_caller = state.paused is not None and not state.paused.is_by_person
-        return asked_to_stay_paused(command, is_due=was_said_more or is_by_caller)
-    return asked_to_pause(command, state.pause_request)
-
-
-def _unpause(state: AgentState, command: Unpause) -> tuple[AgentEvent, ...]:
-    if state.phase is Phase.UNPAUSED:
-        return ()
-    is_paused = state.phase is Phase.PAUSED or state.pause_request is not None
-    execution = state.execution_id if state.is_open else None
-    return asked_to_unpause(command, state.agent_id, execution, is_paused=is_paused)
-
-
 def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
     if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
     requested, by, reason = asked_by_leaving(state.pause_request)
     return (*forgone(state), *requested, paused(state.fold.step, at, by=by, reason=reason))
+
+
+def why_no_fork(state: AgentState) -> str | None:
+    """Return why a session cannot be forked after the events of a state, and where it can be; None when it can."""
+    if state.execution is None:
+        return f"after {state.version} events nothing was started in it: fork where a step or an execution has ended"
+    # No step is open in these phases and no wait is going on, so the fork shares no effect that is in flight.
+    rests = state.phase in {Phase.PAUSED, Phase.UNPAUSED} and state.fold.resume_to is Phase.BOUNDARY
+    if state.phase in {Phase.BOUNDARY, Phase.IDLE} or rests:
+        return None
+    return f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:

@@ -6,8 +6,10 @@ from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorHandlingDecision
+from steptrail.domain.shared.run import ExecutionStatus
 
 
 def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]) -> ContinuationEvaluated:
@@ -25,6 +27,19 @@ def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvalua
         retries=outcome.should_continue and due.phase is not DecisionPhase.RESUME and _is_to_be_retried(state),
         answered=_is_an_answer(state, outcome, due),
     )
+
+
+def terminal_status(state: AgentState, outcome: ContinuationOutcome) -> ExecutionStatus:
+    """Return `completed` or `failed` for an execution that stops with `outcome`.
+
+    It is `failed` if the deciding vote says so: for an error, for retries that the error policy has used up, and for an
+    answer that was cut or filtered. It is `completed` otherwise, limits and stops by a user included; the stop reason
+    tells those apart. An execution whose last step failed never completes. A later step does not change that if it was
+    given up before the model had replied.
+    """
+    vote = outcome.deciding_vote
+    failed = (vote is not None and EvaluationProcessor.fails(vote)) or state.consecutive_failures > 0
+    return ExecutionStatus.FAILED if failed else ExecutionStatus.COMPLETED
 
 
 def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:

@@ -24,7 +24,7 @@ from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.messages import Message, MessageRole
-from steptrail.domain.output import OutputMode, OutputVerdict, StepOutput, asked_in_the_end, json_in, problem_text
+from steptrail.domain.output import ASKED_IN_THE_END, OutputMode, OutputVerdict, StepOutput, json_in, problem_text
 from steptrail.domain.usage import ModelUsage
 
 STEP_HANDLERS = Handlers[SessionFold, [int], None]()
@@ -38,7 +38,7 @@ def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
     fold.step = StepFold(number=event.number, started_at=at, since=at)
     if fold.execution is not None:
         if fold.execution.answer_due and not (fold.origins.last is not None and fold.origins.last.output):
-            fold.say(Message.user(asked_in_the_end()), MessageOrigin(at, fold.executions, output=True))
+            fold.say(Message.user(ASKED_IN_THE_END), MessageOrigin(at, fold.executions, output=True))
         fold.execution.retry = None
         fold.execution.unanswered = False
 
@@ -156,7 +156,7 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     step, execution = fold.step, fold.execution
     if step is None or execution is None:
         return
-    errors = _errors_of(step)
+    errors = errors_of(step)
     answers = sum([call.is_answer for call in step.calls])
     recorded = AgentStep(
         number=event.number,
@@ -212,7 +212,8 @@ def _without_verdict(
     return StepOutput(verdict=OutputVerdict.DUE) if asked_for_none else None
 
 
-def _errors_of(step: StepFold) -> tuple[StepError, ...]:
+def errors_of(step: StepFold) -> tuple[StepError, ...]:
+    """Return the errors of the step: of failed calls, of the model call, and of a reply that was cut."""
     errors = [StepError(error=call.error, tool_name=call.name) for call in step.calls if call.error is not None]
     if step.inference_error is not None:
         errors.append(StepError(error=step.inference_error))

@@ -10,8 +10,6 @@ from typing import NewType
 from steptrail.domain.kernel.names import checked_name, is_name
 
 SessionId = NewType("SessionId", str)
-ExecutionId = NewType("ExecutionId", str)
-EffectId = NewType("EffectId", str)
 
 STREAM_PREFIX = "agent:"
 """The beginning of the id of every stream that holds a session."""
@@ -27,14 +25,14 @@ def checked_session_id(text: str) -> SessionId:
     return SessionId(checked_name(text, "a session id"))
 
 
-def execution_id(session: SessionId, ordinal: int) -> ExecutionId:
+def execution_id(session: SessionId, ordinal: int) -> str:
     """Return the id of the session's execution number `ordinal`, from 1."""
-    return ExecutionId(f"{session}:{ordinal}")
+    return f"{session}:{ordinal}"
 
 
-def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
+def effect_id(execution: str, step: int, position: int) -> str:
     """Return the id of the tool call at `position` (from 0) of step `step` (from 1)."""
-    return EffectId(f"{execution}:{step}:{position}")
+    return f"{execution}:{step}:{position}"
 
 
 def is_effect_of(session: str, effect: str) -> bool:

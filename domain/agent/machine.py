@@ -1,19 +1,67 @@
 """The session of an agent, described as a machine of the kernel."""
 
-from steptrail.domain.agent.commands import Command
-from steptrail.domain.agent.control import CONTROL
+from collections.abc import Sequence
+
+from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
-from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionResumed,
+    ExecutionStarted,
+    SessionForked,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionSettledLate,
+)
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, is_effect_of, stream_of
 from steptrail.domain.agent.interruptions import restated
-from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
+from steptrail.domain.agent.standing import standing, summary
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.kernel.control import Control
+from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.kernel.record import StreamVersion
+from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.steering import asked_of
+
+
+def _stop_grace(state: AgentState) -> float | None:
+    execution = state.execution
+    if execution is None or execution.stop_request is None:
+        return None
+    return execution.agent.limits.stop_grace
+
+
+def _reopen(state: AgentState, worker: str, took_over: bool) -> Resume | None:
+    if state.agent is None or not state.is_open:
+        return None
+    ended_by = SegmentEnd.TAKE_OVER if took_over else None
+    return Resume(agent=state.agent, worker=worker, last_seen=state.fold.seen_at, ended_by=ended_by)
+
+
+def _version_of_key(state: AgentState, key: str) -> int | None:
+    use = state.fold.keys.get(key)
+    return None if use is None else state.fold.ended_at(use.execution)
+
+
+def _children(state: AgentState) -> Sequence[str]:
+    """Return the sessions that calls of the open step run, and those that calls of the last step left behind.
+
+    A step that a fork shares with its source has left nothing behind that is the fork's.
+    """
+    last = state.current_step.tool_executions if state.current_step is not None else ()
+    return [
+        call.below
+        for call in (state.tool_executions if state.is_open else last)
+        if call.below is not None
+        and is_effect_of(state.agent_id, call.effect_id or "")
+        and call.status is not CallStatus.COMPLETED
+    ]
 
 
 def _forked_from(event: AgentEvent) -> StreamVersion | None:
@@ -26,8 +74,20 @@ def _opens_segment(event: AgentEvent) -> bool:
     return isinstance(event, ExecutionResumed) or (isinstance(event, ExecutionStarted) and event.worker is not None)
 
 
-def _segment(state: AgentState) -> int:
-    return state.fold.segment
+def _settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
+    """Return the late report of a call's end by a worker of `segment`; None for events that are no end of a call."""
+    if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
+        return None
+    return ToolExecutionSettledLate(
+        effect_id=call.effect_id,
+        attempt=call.attempt,
+        segment=segment,
+        result=event.result if isinstance(event, ToolExecutionCompleted) else None,
+        error=event.error if isinstance(event, ToolExecutionFailed) else None,
+        cut_by=event.cut_by if isinstance(event, ToolExecutionFailed) else None,
+        shown_characters=event.shown_characters if isinstance(event, ToolExecutionCompleted) else None,
+        usage=event.usage,
+    )
 
 
 AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
@@ -37,11 +97,20 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
-    control=CONTROL,
+    control=Control(
+        standing=standing,
+        summary=summary,
+        asked=asked_of,
+        stop_grace=_stop_grace,
+        reopen=_reopen,
+        version_of_key=_version_of_key,
+        children=_children,
+        began_and_ended=began_and_ended,
+    ),
     forked_from=_forked_from,
-    segment=_segment,
+    segment=segment_of,
     opens_segment=_opens_segment,
-    settle_late=settle_late,
+    settle_late=_settle_late,
     restated=restated,
     snapshots=SNAPSHOTS,
 )

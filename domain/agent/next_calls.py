@@ -25,8 +25,9 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
+from steptrail.domain.agent.fold_step import errors_of
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
-from steptrail.domain.agent.step import ToolExecution, asks_for_tools
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 
@@ -220,7 +221,7 @@ def step_completed(execution: ExecutionFold, step: StepFold, now: int) -> StepCo
     return StepCompleted(
         number=step.number,
         duration_seconds=step.active_us(now) / 1e6,
-        errors=error_count(step),
+        errors=len(errors_of(step)),
         cost=execution.cost,
     )
 
@@ -229,10 +230,3 @@ def paused(step: StepFold | None, now: int, *, by: str, reason: str | None) -> E
     """Return the event that ends the segment at `now`, with the uncounted active time of the open step."""
     seconds = step.running_us(now) / 1e6 if step is not None else 0.0
     return ExecutionPaused(by=by, reason=reason, step_seconds=seconds)
-
-
-def error_count(step: StepFold) -> int:
-    """Return how many errors the step had: failed calls, a failed model call, and a reply that was cut."""
-    failed_calls = sum(call.has_failed for call in step.calls)
-    cut = step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH and asks_for_tools(step.calls)
-    return failed_calls + (step.inference_error is not None) + cut

@@ -11,7 +11,7 @@ from steptrail.domain.agent.answer_to_judge import answer_to_judge
 from steptrail.domain.agent.asking import hear
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deadline import deadline_of
-from steptrail.domain.agent.deciding import ends_with_an_answer
+from steptrail.domain.agent.deciding import ends_with_an_answer, terminal_status
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
@@ -35,7 +35,6 @@ from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, step_completed
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.status import terminal_status
 from steptrail.domain.agent.waiting import outlasts_the_run
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
@@ -47,12 +46,9 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
     fold = state.fold
-    due = None if fold.execution is None else _PHASES[fold.phase](state, fold.execution, now)
+    look = _PHASES.get(fold.phase)
+    due = None if fold.execution is None or look is None else look(state, fold.execution, now)
     return () if due is None else (due,)
-
-
-def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
-    return None
 
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
@@ -89,7 +85,7 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         due.append(HookType.ON_ERROR)
     due.append(HookType.BEFORE_STEP)
     for hook_type in due:
-        if (hooks := _hooks(execution, hook_type, step)) is not None:
+        if (hooks := _hooks_due(execution, hook_type, step)) is not None:
             return hooks
     return TakeDecision(step, DecisionPhase.BOUNDARY)
 
@@ -130,7 +126,7 @@ def _step(state: AgentState, execution: ExecutionFold, now: int) -> Effect | Non
         return Record((step_completed(execution, step, now),))
     if (pause := _pause(state, execution, now)) is not None:
         return pause
-    if (hooks := _hooks(execution, HookType.BEFORE_INFERENCE, step.number)) is not None:
+    if (hooks := _hooks_due(execution, HookType.BEFORE_INFERENCE, step.number)) is not None:
         return hooks
     return StartInference(step.number, step.inference_attempt + 1)
 
@@ -153,7 +149,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         return None
     if execution.waited and execution.stop_request is None:
         return _pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME)
-    if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
+    if step.reply is not None and (hooks := _hooks_due(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return _pause(state, execution, now) or hooks
     if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:
         match next_call:
@@ -178,12 +174,12 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
     preventable = not outcome.is_forbidden()
     if preventable and state.has_unanswered_input:
         return TakeDecision(step, DecisionPhase.BOUNDARY)
-    if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
+    if (hooks := _hooks_due(execution, HookType.STOP, step)) is not None:
         return _pause(state, execution, now) or hooks
     asked_on = any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
     if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
         return TakeDecision(step, DecisionPhase.STOP)
-    if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
+    if (hooks := _hooks_due(execution, HookType.EXECUTION_END, step)) is not None:
         return _pause(state, execution, now) or hooks
     finished = ExecutionFinished(
         status=terminal_status(state, outcome),
@@ -216,12 +212,6 @@ def _wait_on(state: AgentState, wait: WaitStarted, now: int) -> Record | KeepWai
     return KeepWaiting(wait.kind, wait.until)
 
 
-def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
-    agent = execution.agent
-    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step, None) not in execution.hooks_ran
-    return RunHooks(hook_type, step) if due else None
-
-
 def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | None:
     asked = execution.pause_request
     if asked is None or execution.stop_request is not None:
@@ -229,9 +219,14 @@ def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | No
     return Record((paused(state.fold.step, now, by=asked.by, reason=asked.reason),))
 
 
+def _hooks_due(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
+    """Return the hooks of this type that have not run for the step; None when there are none."""
+    agent = execution.agent
+    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step, None) not in execution.hooks_ran
+    return RunHooks(hook_type, step) if due else None
+
+
 _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] = {
-    Phase.ABSENT: _nothing,
-    Phase.IDLE: _nothing,
     Phase.BOUNDARY: _boundary,
     Phase.CONTINUING: _continuing,
     Phase.STEP: _step,
@@ -239,8 +234,6 @@ _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] 
     Phase.SETTLING: _settling,
     Phase.STOPPING: _stopping,
     Phase.WAITING: _waiting,
-    Phase.PENDING: _nothing,
-    Phase.PAUSED: _nothing,
-    Phase.UNPAUSED: _nothing,
     Phase.RECOVERING: _recovering,
 }
+"""Phase -> the function that says what is due in it. In the other phases nothing is until a command comes."""

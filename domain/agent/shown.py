@@ -3,23 +3,30 @@
 So hooks, criteria and tools may change the values that they get, without an effect on the run or its log.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.fold import ExecutionFold, SessionFold
+from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import AgentStep, ToolExecution
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.copies import own
-from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import Message
-from steptrail.domain.policy.context import ErrorContext
-from steptrail.domain.prices import Cost
+
+_COPIED = (
+    "context",
+    "current_step",
+    "last_continuation_outcome",
+    "messages",
+    "metadata",
+    "output_json",
+    "pending_votes",
+    "steps",
+    "tool_executions",
+)
+"""The properties of a state whose values have parts that can be changed."""
+
+_SETTINGS = ("agent", "cost", "error_context", "execution", "fold")
+"""Those whose values also hold settings, or follow from them."""
 
 
 class Looks(Struct):
@@ -47,81 +54,23 @@ class ShownState(AgentState):
         return ShownState(self._fold, as_of=now, looks=self._looks, means=self._means)
 
     @property
-    def context(self) -> JsonValue:
-        """A copy of the JSON of what was said of that execution."""
-        return own(super().context)
-
-    @property
     def data(self) -> Any:
         """The context as a new value of the type that the agent declares; None when it declares none."""
         return self._means.data
 
-    @property
-    def fold(self) -> SessionFold:
-        """A copy of the accumulator behind this state."""
-        self._looks.at_settings = True
-        return own(self._fold)
 
-    @property
-    def metadata(self) -> Mapping[str, JsonValue]:
-        """A copy of the session's metadata."""
-        return own(super().metadata)
+def _copied(name: str) -> property:
+    """Return a property of `AgentState` with copies of its values."""
+    of_the_state: Any = getattr(AgentState, name)
+    holds_settings = name in _SETTINGS
 
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The conversation so far, in canonical order. A message is copied if it holds a part that can be changed."""
-        return self._fold.messages.shown(own)
+    def read(state: Any) -> Any:
+        if holds_settings:
+            state._looks.at_settings = True
+        return own(of_the_state.fget(state))
 
-    @property
-    def execution(self) -> ExecutionFold | None:
-        """A copy of the open execution, or of the last one."""
-        self._looks.at_settings = True
-        return own(self._fold.execution)
+    return property(read, doc=of_the_state.__doc__)
 
-    @property
-    def agent(self) -> AgentSnapshot | None:
-        """A copy of the agent as recorded with that execution."""
-        self._looks.at_settings = True
-        return own(super().agent)
 
-    @property
-    def cost(self) -> Cost | None:
-        """The cost of that execution by the prices recorded with it; None when no prices are."""
-        self._looks.at_settings = True
-        return super().cost
-
-    @property
-    def error_context(self) -> ErrorContext:
-        """The failures on which the error policy decides."""
-        self._looks.at_settings = True
-        return super().error_context
-
-    @property
-    def steps(self) -> Sequence[AgentStep]:
-        """The recorded steps of that execution. A step is copied if it holds a part that can be changed."""
-        return self._fold.execution.steps.shown(own) if self._fold.execution else super().steps
-
-    @property
-    def current_step(self) -> AgentStep | None:
-        """A copy of the last recorded step of that execution."""
-        return own(super().current_step)
-
-    @property
-    def output_json(self) -> JsonValue:
-        """A copy of the accepted answer of the last step."""
-        return own(super().output_json)
-
-    @property
-    def tool_executions(self) -> Sequence[ToolExecution]:
-        """Copies of the tool calls of the open step."""
-        return own(tuple(super().tool_executions))
-
-    @property
-    def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
-        """Copies of the votes that no decision has resolved yet."""
-        return own(super().pending_votes)
-
-    @property
-    def last_continuation_outcome(self) -> ContinuationOutcome | None:
-        """A copy of the newest decision with all its votes."""
-        return own(super().last_continuation_outcome)
+for _name in (*_COPIED, *_SETTINGS):
+    setattr(ShownState, _name, _copied(_name))

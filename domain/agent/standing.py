@@ -6,7 +6,7 @@ from msgspec import structs
 
 from steptrail.domain.agent.events import WaitStarted
 from steptrail.domain.agent.fold import SessionFold
-from steptrail.domain.agent.ids import STREAM_PREFIX, ExecutionId, effect_id
+from steptrail.domain.agent.ids import STREAM_PREFIX, effect_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import owner_stays_for
@@ -23,12 +23,12 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
     execution, step, version = fold.execution, fold.step, fold.version + 1
     if execution is None:
         return ()
-    id_of_it, calls = ExecutionId(execution.id), step.calls if step is not None else []
+    calls = step.calls if step is not None else []
     number = step.number if step is not None else len(execution.steps)
     if event.kind == "child":
         return tuple(
             Wait(
-                id=effect_id(id_of_it, number, call.position),
+                id=effect_id(execution.id, number, call.position),
                 kind=event.kind,
                 since=at,
                 asked_at_version=version,
@@ -51,7 +51,7 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
             for call in calls
             if (asked := call.open_approval) is not None
         )
-    name = f"{execution.id}:{number}" if event.position is None else effect_id(id_of_it, number, event.position)
+    name = f"{execution.id}:{number}" if event.position is None else effect_id(execution.id, number, event.position)
     return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
 
 

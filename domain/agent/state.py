@@ -5,8 +5,7 @@ with the methods of `HookedState`.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
@@ -24,28 +23,22 @@ from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
-from steptrail.domain.prices import Cost
-from steptrail.domain.shared.parent import ParentRef
-from steptrail.domain.shared.requests import Request
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.state import StreamState
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import ModelUsage, Usage
 
 _NO_STEPS: Log[AgentStep] = Log()
 
 
-class AgentState:
+class AgentState(StreamState[SessionFold]):
     """A session as of one instant.
 
     `as_of` is that instant, in microseconds of UTC; clocks such as `elapsed_seconds` are read at it. "That execution"
     is the open one, or the last one when none is open. Limits and criteria look at that execution.
     """
 
-    __slots__ = ("_fold", "as_of")
-
-    def __init__(self, fold: SessionFold, *, as_of: int) -> None:
-        self._fold = fold
-        self.as_of = as_of
+    __slots__ = ()
 
     def at(self, now: int) -> "AgentState":
         """Return the same state as of the instant `now`."""
@@ -57,11 +50,6 @@ class AgentState:
         if fold.step is not None:
             fold.step.stop_clock(self.as_of)
         return AgentState(fold, as_of=until)
-
-    @property
-    def fold(self) -> SessionFold:
-        """The accumulator behind this state. Only `evolve` may change it, and it works on a copy."""
-        return self._fold
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AgentState) and self._fold == other._fold
@@ -90,21 +78,6 @@ class AgentState:
         return self._fold.parent.session if self._fold.parent else None
 
     @property
-    def parent(self) -> ParentRef | None:
-        """The tool call of another session that started this one; None when no tool call did."""
-        return self._fold.parent
-
-    @property
-    def name(self) -> str:
-        """The agent's name when the session began."""
-        return self._fold.name
-
-    @property
-    def version(self) -> int:
-        """The number of events that the state was folded from."""
-        return self._fold.version
-
-    @property
     def phase(self) -> Phase:
         """The phase of the session."""
         return self._fold.phase
@@ -113,11 +86,6 @@ class AgentState:
     def status(self) -> ExecutionStatus:
         """The status of the session: that of its open execution, or of the last one."""
         return self._fold.status
-
-    @property
-    def metadata(self) -> Mapping[str, JsonValue]:
-        """The session's metadata."""
-        return MappingProxyType(self._fold.metadata)
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -139,11 +107,6 @@ class AgentState:
     def message_origins(self) -> Sequence[MessageOrigin]:
         """The origin of each of the messages, in the same order."""
         return self._fold.origins
-
-    @property
-    def started_at(self) -> Datetime:
-        """The time at which the session began. It is never reset."""
-        return to_datetime(self._fold.created_at)
 
     @property
     def updated_at(self) -> Datetime:
@@ -174,16 +137,6 @@ class AgentState:
     def execution(self) -> ExecutionFold | None:
         """The accumulator of that execution; None before the first one."""
         return self._fold.execution
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether an execution is open: started and not finished."""
-        return self._fold.execution is not None and self._fold.execution.finished is None
-
-    @property
-    def execution_id(self) -> str | None:
-        """The id of that execution; None before the first one."""
-        return self._fold.execution.id if self._fold.execution else None
 
     @property
     def agent(self) -> AgentSnapshot | None:
@@ -248,11 +201,6 @@ class AgentState:
         )
 
     @property
-    def usage(self) -> Usage:
-        """The tokens of that execution, including the sessions that its tool calls ran."""
-        return self._fold.execution.usage if self._fold.execution else Usage()
-
-    @property
     def own_usage(self) -> Usage:
         """The tokens of that execution, without the sessions that its tool calls ran."""
         execution = self._fold.execution
@@ -267,11 +215,6 @@ class AgentState:
     def model_usage(self) -> tuple[ModelUsage, ...]:
         """The tokens of that execution by model, in the order of the first replies of the models."""
         return self._fold.execution.model_usage if self._fold.execution else ()
-
-    @property
-    def cost(self) -> Cost | None:
-        """The cost of that execution by the prices recorded with it; None when no prices are."""
-        return self._fold.execution.cost if self._fold.execution else None
 
     @property
     def elapsed_seconds(self) -> float:
@@ -333,26 +276,6 @@ class AgentState:
         return self._fold.execution is not None and self._fold.execution.unanswered
 
     @property
-    def stop_request(self) -> Request | None:
-        """The request to stop; None when nobody asked for a stop."""
-        return self._fold.execution.stop_request if self._fold.execution else None
-
-    @property
-    def pause_request(self) -> Request | None:
-        """The request to pause that is still to be carried out; None when there is none."""
-        return self._fold.execution.pause_request if self._fold.execution else None
-
-    @property
-    def paused(self) -> Request | None:
-        """The request by which the execution was paused; None while it is not paused."""
-        return self._fold.execution.paused if self._fold.execution else None
-
-    @property
-    def unpaused(self) -> Request | None:
-        """The request by which that pause was lifted; None while it holds, and when the execution is not paused."""
-        return self._fold.execution.unpaused if self._fold.execution is not None else None
-
-    @property
     def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
         """The votes that no decision has resolved yet."""
         return self._fold.execution.votes if self._fold.execution else ()
@@ -376,12 +299,6 @@ class AgentState:
             stop_reason=made.stop_reason,
             evaluations=execution.decided_votes,
         )
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """The reason why that execution stopped; None while it is open."""
-        finished = self._fold.execution.finished if self._fold.execution else None
-        return finished.stop_reason if finished else None
 
     @property
     def answered(self) -> bool:

@@ -39,6 +39,10 @@ class BuiltIn:
         vote = self.explain(state)
         return ContinuationDecision.ALLOW if vote is None else vote.decision
 
+    def _cast(self, decision: ContinuationDecision, context: dict[str, JsonValue]) -> ContinuationEvaluation:
+        """Vote under the name of the class."""
+        return ContinuationEvaluation(criterion_class=type(self).__name__, decision=decision, context=context)
+
 
 class Guard(BuiltIn):
     """A criterion that allows or forbids, under the name of its class."""
@@ -51,11 +55,10 @@ class Guard(BuiltIn):
         self, context: dict[str, JsonValue], forbids: StopReason | None, *, fails: bool = False, is_limit: bool = False
     ) -> ContinuationEvaluation:
         """Forbid with the stop reason `forbids`, or allow if it is None. `fails` and `is_limit` need a forbid."""
-        name = type(self).__name__
         if forbids is None:
-            return ContinuationEvaluation(criterion_class=name, context=context)
+            return ContinuationEvaluation(criterion_class=type(self).__name__, context=context)
         return ContinuationEvaluation(
-            criterion_class=name,
+            criterion_class=type(self).__name__,
             decision=ContinuationDecision.FORBID,
             context=context,
             stop_reason=forbids,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from msgspec import structs
 
@@ -48,7 +48,7 @@ class ContinuationCriteria:
     of a service with a reserved name.
     """
 
-    __slots__ = ("_criteria", "_heard", "_name", "_settings", "_voters")
+    __slots__ = ("_criteria", "_heard", "_settings", "_voters", "name")
 
     def __init__(
         self, *criteria: Criterion, name: str = "ContinuationCriteria", settings: Sequence[str | None] = ()
@@ -56,18 +56,13 @@ class ContinuationCriteria:
         self._criteria = criteria
         self._heard = frozenset(ContinuationDecision)
         self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
-        self._name = chosen_name(name, "ContinuationCriteria")
+        self.name: Final = chosen_name(name, "ContinuationCriteria")
         self._voters: tuple[tuple[str, Voter], ...] = tuple(voter(criterion) for criterion in criteria)
 
     @classmethod
     def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
         """Return a collection of these criteria."""
         return cls(*criteria)
-
-    @property
-    def name(self) -> str:
-        """The name of the collection in the votes of another one; may be empty."""
-        return self._name
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -85,7 +80,7 @@ class ContinuationCriteria:
 
     def with_criteria(self, *criteria: Criterion) -> "ContinuationCriteria":
         """Return a new collection with these criteria at the end."""
-        return ContinuationCriteria(*self._criteria, *criteria, name=self._name, settings=self._settings)
+        return ContinuationCriteria(*self._criteria, *criteria, name=self.name, settings=self._settings)
 
     def guards(self) -> "ContinuationCriteria":
         """Return a collection of the guards alone, also of those in nested collections. They vote on a resume.
@@ -100,7 +95,7 @@ class ContinuationCriteria:
             if is_guard(guard):
                 kept.append(guard)
                 settings.append(setting)
-        guards = ContinuationCriteria(*kept, name=self._name, settings=settings)
+        guards = ContinuationCriteria(*kept, name=self.name, settings=settings)
         guards._heard = _OF_GUARDS
         return guards
 
@@ -127,7 +122,7 @@ class ContinuationCriteria:
     def evaluate(self, state: StateView) -> ContinuationOutcome:
         """Let all criteria vote, and resolve the votes. An empty collection stops the run, resolved by its own name."""
         if not self._criteria:
-            return ContinuationOutcome.empty(self._name)
+            return ContinuationOutcome.empty(self.name)
         return ContinuationOutcome.from_evaluations(self.votes(state))
 
     def can_continue(self, state: StateView) -> bool:
@@ -153,7 +148,7 @@ class ContinuationCriteria:
         outcome = ContinuationOutcome.from_evaluations(votes)
         decider = outcome.deciding_vote
         return ContinuationEvaluation(
-            criterion_class=self._name,
+            criterion_class=self.name,
             decision=decision,
             context={"resolvedBy": outcome.resolved_by, "evaluations": [_inner(vote) for vote in votes]},
             stop_reason=None if outcome.should_continue else outcome.stop_reason,

@@ -8,6 +8,7 @@ builder. The vote and its words, the advice, the option of the command line and 
 """
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Annotated, ClassVar, Literal, final, get_args, overload
 
 import msgspec
@@ -37,10 +38,7 @@ class StepsLimit(CountLimit, frozen=True):
     keys = ("currentSteps", "maxSteps")
     labels = ("Step limit reached", "Steps under limit")
     stop_reason = StopReason.STEPS_LIMIT
-
-    def own_count(self, state: StateView, /) -> int:
-        """Return how many steps are recorded."""
-        return state.step_count
+    own_count = attrgetter("step_count")
 
 
 @final
@@ -52,10 +50,7 @@ class TokenUsageLimit(CountLimit, frozen=True):
     keys = ("totalTokens", "maxTotalTokens")
     labels = ("Token limit reached", "Tokens under limit")
     stop_reason = StopReason.TOKEN_LIMIT
-
-    def own_count(self, state: StateView, /) -> int:
-        """Return the tokens of all kinds."""
-        return state.usage.total
+    own_count = attrgetter("usage.total")
 
 
 @final
@@ -67,10 +62,7 @@ class InputTokenLimit(CountLimit, frozen=True):
     keys = ("inputTokens", "maxInputTokens")
     labels = ("Input token limit reached", "Input tokens under limit")
     stop_reason = StopReason.TOKEN_LIMIT
-
-    def own_count(self, state: StateView, /) -> int:
-        """Return the tokens that were sent."""
-        return state.usage.all_input
+    own_count = attrgetter("usage.all_input")
 
 
 @final
@@ -82,10 +74,7 @@ class OutputTokenLimit(CountLimit, frozen=True):
     keys = ("outputTokens", "maxOutputTokens")
     labels = ("Output token limit reached", "Output tokens under limit")
     stop_reason = StopReason.TOKEN_LIMIT
-
-    def own_count(self, state: StateView, /) -> int:
-        """Return the tokens that were written."""
-        return state.usage.all_output
+    own_count = attrgetter("usage.all_output")
 
 
 @final
@@ -100,10 +89,7 @@ class ToolCallLimit(CountLimit, frozen=True):
     keys = ("toolCalls", "maxToolCalls")
     labels = ("Tool call limit reached", "Tool calls under limit")
     stop_reason = StopReason.GUARD
-
-    def own_count(self, state: StateView, /) -> int:
-        """Return how many calls were started."""
-        return state.tool_call_count
+    own_count = attrgetter("tool_call_count")
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `toolCalls`, `maxToolCalls` and `refusedToolCalls`."""
@@ -121,10 +107,7 @@ class ExecutionTimeLimit(TimeLimit, frozen=True):
 
     counts = "seconds of wall time since the start or the last resume"
     keys = ("elapsedSeconds", "maxSeconds")
-
-    def own_count(self, state: StateView, /) -> float:
-        """Return the wall time in seconds."""
-        return state.elapsed_seconds
+    own_count = attrgetter("elapsed_seconds")
 
     @classmethod
     def _words(cls, forbids: bool, context: Context) -> str:
@@ -139,10 +122,7 @@ class CumulativeExecutionTimeLimit(TimeLimit, frozen=True):
 
     counts = "seconds of active time, waits left out"
     keys = ("cumulativeSeconds", "maxSeconds")
-
-    def own_count(self, state: StateView, /) -> float:
-        """Return the active time in seconds."""
-        return state.cumulative_execution_seconds
+    own_count = attrgetter("cumulative_execution_seconds")
 
     @classmethod
     def _words(cls, forbids: bool, context: Context) -> str:
@@ -163,10 +143,7 @@ class CrashLoopLimit(CountLimit, frozen=True):
     labels: ClassVar[tuple[str, str]] = ("Crash loop", "No crash loop")
     stop_reason: ClassVar[StopReason] = StopReason.GUARD
     least: ClassVar[int] = 1
-
-    def own_count(self, state: StateView, /) -> int:
-        """Return how many segments in a row ended without progress."""
-        return state.unproductive_segments
+    own_count = attrgetter("unproductive_segments")
 
     @classmethod
     def _words(cls, forbids: bool, context: Context) -> str:

@@ -28,11 +28,6 @@ def give_words(criterion: str, words: Words) -> None:
     _words[criterion] = words
 
 
-def default_reason(criterion: str, decision: ContinuationDecision) -> str:
-    """Return the default text of a vote."""
-    return f"{short_name(criterion)} {_DEFAULT[decision]}"
-
-
 def reason_for(criterion: str, decision: ContinuationDecision, context: Context) -> str:
     """Return the text of a vote that stores none. Does not raise for a context that the texts do not expect."""
     if (shadow := shadow_of(decision, context)) is not None:
@@ -44,7 +39,7 @@ def reason_for(criterion: str, decision: ContinuationDecision, context: Context)
             return words(decision is ContinuationDecision.FORBID, context)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             pass
-    return default_reason(criterion, decision)
+    return f"{short_name(criterion)} {_DEFAULT[decision]}"
 
 
 def shadow_of(decision: ContinuationDecision, context: Context) -> ContinuationDecision | None:

@@ -31,6 +31,7 @@ from steptrail.domain.flow.waits import waiting_until
 from steptrail.domain.instants import instant_text
 from steptrail.domain.shared.approvals import NotAsked, answer_to
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.events import settled
 
 
 def _ended(
@@ -137,15 +138,10 @@ def settle(state: FlowState, command: SettleNode) -> tuple[FlowEvent, ...]:
 
 
 def _settled(task: Task, command: SettleNode) -> FlowEvent:
+    tried, by_whom = of_try(task.key, task.attempt), settled(command.by, command.reason)
     match command.verdict:
         case "completed":
-            return NodeAttemptCompleted(
-                **of_try(task.key, task.attempt),
-                output=command.output,
-                duration_seconds=0.0,
-                settled_by=command.by,
-                settled_reason=command.reason,
-            )
+            return NodeAttemptCompleted(**tried, **by_whom, output=command.output)
         case "failed":
             error = ErrorInfo(
                 type=ErrorType.UNKNOWN,
@@ -153,20 +149,6 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
                 message=command.message or "it failed",
                 retryable=False,
             )
-            return NodeAttemptFailed(
-                **of_try(task.key, task.attempt),
-                failure=FailureClass.UNKNOWN_OUTCOME,
-                error=error,
-                duration_seconds=0.0,
-                settled_by=command.by,
-                settled_reason=command.reason,
-            )
+            return NodeAttemptFailed(**tried, **by_whom, failure=FailureClass.UNKNOWN_OUTCOME, error=error)
         case "rerun":
-            return NodeAttemptInterrupted(
-                **of_try(task.key, task.attempt),
-                reason=CutReason.CRASH,
-                then=NodeThen.RERUN,
-                duration_seconds=0.0,
-                settled_by=command.by,
-                settled_reason=command.reason,
-            )
+            return NodeAttemptInterrupted(**tried, **by_whom, reason=CutReason.CRASH, then=NodeThen.RERUN)

@@ -4,7 +4,6 @@ from typing import assert_never
 
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
-from steptrail.domain.flow.changes import changes_between
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
     AnswerStep,
@@ -16,6 +15,7 @@ from steptrail.domain.flow.commands import (
     StartFlow,
 )
 from steptrail.domain.flow.cutting import forgone
+from steptrail.domain.flow.definition import changes_between
 from steptrail.domain.flow.events import (
     CutReason,
     ExecutionPaused,
@@ -35,13 +35,7 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.steering import (
-    asked_by_leaving,
-    asked_to_pause,
-    asked_to_stay_paused,
-    asked_to_stop,
-    asked_to_unpause,
-)
+from steptrail.domain.shared.steering import asked_by_leaving, asked_to_pause, asked_to_stop, asked_to_unpause
 from steptrail.domain.version import VERSION
 
 
@@ -68,11 +62,14 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
         case Approve() | Deny():
             return answer_approval(state, command)
         case Pause():
-            return _pause(state, command)
+            is_paused = state.phase is RunPhase.PAUSED
+            return asked_to_pause(command, state.flow_id, state, is_paused=is_paused)
+        case Unpause() if state.phase is RunPhase.UNPAUSED:
+            return ()
         case Unpause():
-            return _unpause(state, command)
+            return asked_to_unpause(command, state.flow_id, state, is_paused=state.phase is RunPhase.PAUSED)
         case Stop():
-            return asked_to_stop(command, state.flow_id, state.stop_request, is_open=state.is_open)
+            return asked_to_stop(command, state.flow_id, state)
         case Leave():
             return _leave(state)
     assert_never(command)
@@ -231,22 +228,6 @@ def _retry(state: FlowState, command: RetryFlow) -> tuple[FlowEvent, ...]:
             key=command.key,
         ),
     )
-
-
-def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
-    if not state.is_open:
-        raise CommandRejected("pause", state.flow_id, "no execution is open")
-    if state.phase is RunPhase.PAUSED:
-        return asked_to_stay_paused(command, is_due=state.paused is not None and not state.paused.is_by_person)
-    return asked_to_pause(command, state.pause_request)
-
-
-def _unpause(state: FlowState, command: Unpause) -> tuple[FlowEvent, ...]:
-    if state.phase is RunPhase.UNPAUSED:
-        return ()
-    is_paused = state.phase is RunPhase.PAUSED or state.pause_request is not None
-    execution = state.execution_id if state.is_open else None
-    return asked_to_unpause(command, state.flow_id, execution, is_paused=is_paused)
 
 
 def _leave(state: FlowState) -> tuple[FlowEvent, ...]:

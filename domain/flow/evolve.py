@@ -39,7 +39,7 @@ def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowStat
         at, event = record.at, record.event
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
         HANDLERS[type(event)](fold, event, at)
-        is_ending = fold.run is not None and fold.run.ended_by is not None
+        is_ending = fold.execution is not None and fold.execution.ended_by is not None
         fold.phase = phase_after(fold.phase, event, is_ending=is_ending)
         # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
         fold.version, fold.updated_at = record.version, max(fold.updated_at, at)

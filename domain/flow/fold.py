@@ -167,10 +167,6 @@ class RunFold(Struct):
         self.order += 1
         return self.order
 
-    def active_seconds(self, now: int) -> float:
-        """Return the seconds in which any node ran, as of `now`."""
-        return self.active_microseconds(now) / 1e6
-
     def active_microseconds(self, now: int) -> int:
         """Return the microseconds in which any node ran, as of `now`."""
         return self.active_us + (max(0, now - self.active_since) if self.active_since is not None else 0)
@@ -215,13 +211,13 @@ class FlowFold(Struct):
     executions: int = 0
     keys: dict[str, KeyUse] = {}
     ended_at_version: Log[int] = field(default_factory=Log[int])
-    run: RunFold | None = None
+    execution: RunFold | None = None
 
     def copied(self) -> "FlowFold":
         """Return a copy that can be changed without changing this one."""
         other = structs.replace(self)
-        if self.run is not None:
-            run = other.run = structs.replace(self.run)
+        if self.execution is not None:
+            run = other.execution = structs.replace(self.execution)
             run.views = dict(run.views)
             run.open = {node: structs.replace(visit) for node, visit in run.open.items()}
             run.tasks = {key: structs.replace(task) for key, task in run.tasks.items()}

@@ -25,7 +25,7 @@ NODE_HANDLERS = Handlers[FlowFold, [int], None]()
 
 @NODE_HANDLERS.of(NodeOpened)
 def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
-    if (run := fold.run) is None:
+    if (run := fold.execution) is None:
         return
     graph = graph_of(run.started.definition)
     view, here = joined(sources(event.inputs), run.views, run.ended), graph.numbers[event.node]
@@ -92,7 +92,7 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
 
 @NODE_HANDLERS.of(NodeCompleted)
 def _completed(fold: FlowFold, event: NodeCompleted, at: int) -> None:
-    run, visit = fold.run, _visit(fold.run, event.node, event.visit)
+    run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is None or visit is None:
         return
     graph, task = graph_of(run.started.definition), run.tasks.get((event.node, event.visit, None))
@@ -120,7 +120,7 @@ def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
 
 @NODE_HANDLERS.of(NodeFailureRecorded)
 def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> None:
-    run, visit = fold.run, _visit(fold.run, event.node, event.visit)
+    run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is None or visit is None:
         return
     run.errors = run.errors.appended(event.error)
@@ -141,20 +141,20 @@ def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> No
 
 @NODE_HANDLERS.of(NodeFailed)
 def _failed(fold: FlowFold, event: NodeFailed, at: int) -> None:
-    if fold.run is not None:
-        fold.run.tasks.pop((event.node, event.visit, event.item), None)
-        end_run(fold.run, event, at)
+    if fold.execution is not None:
+        fold.execution.tasks.pop((event.node, event.visit, event.item), None)
+        end_run(fold.execution, event, at)
 
 
 @NODE_HANDLERS.of(NodeSkipped)
 def _skipped(fold: FlowFold, event: NodeSkipped, at: int) -> None:
-    run, visit = fold.run, _visit(fold.run, event.node, event.visit)
+    run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is not None and visit is not None:
         _close(run, visit, Delta(), event.enables)
 
 
 @NODE_HANDLERS.of(NodeCancelled)
 def _cancelled(fold: FlowFold, event: NodeCancelled, at: int) -> None:
-    if fold.run is not None:
-        for key in [key for key in fold.run.tasks if key[:2] == (event.node, event.visit)]:
-            del fold.run.tasks[key]
+    if fold.execution is not None:
+        for key in [key for key in fold.execution.tasks if key[:2] == (event.node, event.visit)]:
+            del fold.execution.tasks[key]

@@ -62,7 +62,7 @@ def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
         fold.remember(event.key, said(event), ran=event.flow)
     graph = graph_of(event.definition)
     view = View(vars=Layers(event.vars), messages=Log(event.messages), artifacts=Log(event.artifacts))
-    fold.run = RunFold(
+    fold.execution = RunFold(
         id=event.execution_id,
         ordinal=event.ordinal,
         started=event,
@@ -78,7 +78,7 @@ def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
 @RUN_HANDLERS.of(FlowResumed)
 def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
-    if (run := fold.run) is None:
+    if (run := fold.execution) is None:
         return
     fold.remember(event.key, said(run.started), run.started.flow)
     # A segment that has crashed lived until its last event.
@@ -120,7 +120,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
     fold.keys = with_retry(fold.keys, event.ordinal)
     fold.remember(event.key, "retry")
-    if (run := fold.run) is None:
+    if (run := fold.execution) is None:
         return
     run.id, run.ordinal, run.key = event.execution_id, event.ordinal, event.key
     run.options = event.options or run.options
@@ -148,30 +148,30 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
 @RUN_HANDLERS.of(PauseRequested)
 def _pause_requested(fold: FlowFold, event: PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
-    if fold.run is not None and fold.run.finished is None and fold.phase is not RunPhase.PAUSED:
-        fold.run.pause_request = Request(event.by, event.reason, at)
+    if fold.execution is not None and fold.execution.finished is None and fold.phase is not RunPhase.PAUSED:
+        fold.execution.pause_request = Request(event.by, event.reason, at)
 
 
 @RUN_HANDLERS.of(PauseLifted)
 def _pause_lifted(fold: FlowFold, event: PauseLifted, at: int) -> None:
     fold.remember(event.key, "unpause")
-    if fold.run is not None:
-        fold.run.pause_request = None
+    if fold.execution is not None:
+        fold.execution.pause_request = None
         if fold.phase is RunPhase.PAUSED:
-            fold.run.unpaused = Request(event.by, event.reason, at)
+            fold.execution.unpaused = Request(event.by, event.reason, at)
 
 
 @RUN_HANDLERS.of(StopRequested)
 def _stop_requested(fold: FlowFold, event: StopRequested, at: int) -> None:
     fold.remember(event.key, "stop")
-    if fold.run is not None and fold.run.finished is None and fold.run.stop_request is None:
-        fold.run.stop_request = Request(event.by, event.reason, at)
-        end_run(fold.run, fold.run.stop_request, at)
+    if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
+        fold.execution.stop_request = Request(event.by, event.reason, at)
+        end_run(fold.execution, fold.execution.stop_request, at)
 
 
 @RUN_HANDLERS.of(ExecutionPaused)
 def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
-    if (run := fold.run) is None:
+    if (run := fold.execution) is None:
         return
     run.pause_request, run.paused, run.productive = None, Request(event.by, event.reason, at), True
     run.stop_clock(at)
@@ -183,24 +183,24 @@ def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
 
 @RUN_HANDLERS.of(LimitReached)
 def _limit_reached(fold: FlowFold, event: LimitReached, at: int) -> None:
-    if fold.run is not None and event.scope == "run":
-        end_run(fold.run, event, at)
+    if fold.execution is not None and event.scope == "run":
+        end_run(fold.execution, event, at)
 
 
 @RUN_HANDLERS.of(WaitStarted)
 def _wait_started(fold: FlowFold, event: WaitStarted, at: int) -> None:
-    if fold.run is not None:
-        fold.run.wait, fold.run.waiting_since, fold.run.productive = event, at, True
-        fold.run.waits = waits_of(fold.run)
-        fold.run.unopened += event.kind == "resources"
+    if fold.execution is not None:
+        fold.execution.wait, fold.execution.waiting_since, fold.execution.productive = event, at, True
+        fold.execution.waits = waits_of(fold.execution)
+        fold.execution.unopened += event.kind == "resources"
 
 
 @RUN_HANDLERS.of(WaitEnded)
 def _wait_ended(fold: FlowFold, event: WaitEnded, at: int) -> None:
-    if fold.run is not None:
-        fold.run.wait = None
+    if fold.execution is not None:
+        fold.execution.wait = None
         # What a person has ended waits for a process that goes on with it.
-        fold.run.waits = _with_answers(fold.run, at) if event.is_verdict else ()
+        fold.execution.waits = _with_answers(fold.execution, at) if event.is_verdict else ()
 
 
 def _with_answers(run: RunFold, at: int) -> tuple[Wait, ...]:
@@ -210,7 +210,7 @@ def _with_answers(run: RunFold, at: int) -> tuple[Wait, ...]:
 
 @RUN_HANDLERS.of(ExecutionFinished)
 def _execution_finished(fold: FlowFold, event: ExecutionFinished, at: int) -> None:
-    if (run := fold.run) is None:
+    if (run := fold.execution) is None:
         return
     run.stop_clock(at)
     run.finished, run.finished_at, run.wait, run.waits = event, at, None, ()

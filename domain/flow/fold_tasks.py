@@ -53,7 +53,7 @@ _Tried = (
 
 def _tried(fold: FlowFold, event: _Tried) -> tuple[RunFold, Task] | None:
     """Return the run and the task that an event is about; None when that is over. An item of a map becomes a task."""
-    run = fold.run
+    run = fold.execution
     if run is None:
         return None
     task = _task(run, event.node, event.visit, event.item)
@@ -215,17 +215,17 @@ def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None
 
 @TASK_HANDLERS.of(NodeAttemptSettledLate)
 def _settled_late(fold: FlowFold, event: NodeAttemptSettledLate, at: int) -> None:
-    if fold.run is not None:
-        fold.run.charge(None, event.usage, None)
+    if fold.execution is not None:
+        fold.execution.charge(None, event.usage, None)
 
 
 @TASK_HANDLERS.of(NodeEvaluated)
 def _evaluated(fold: FlowFold, event: NodeEvaluated, at: int) -> None:
-    task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
-    if fold.run is not None and task is not None:
-        _moved(fold.run, task, event)
+    task = fold.execution.tasks.get((event.node, event.visit, None)) if fold.execution is not None else None
+    if fold.execution is not None and task is not None:
+        _moved(fold.execution, task, event)
         task.landing = event
-        fold.run.productive = True
+        fold.execution.productive = True
 
 
 def _ask(fold: FlowFold, task: Task, at: int, event: ApprovalRequested | HumanRequested | StepHeld) -> None:
@@ -237,9 +237,9 @@ def _ask(fold: FlowFold, task: Task, at: int, event: ApprovalRequested | HumanRe
 
 @TASK_HANDLERS.of(ApprovalRequested)
 def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> None:
-    if fold.run is None or event.node is None or event.visit is None:
+    if fold.execution is None or event.node is None or event.visit is None:
         return
-    task = _task(fold.run, event.node, event.visit, event.item)
+    task = _task(fold.execution, event.node, event.visit, event.item)
     if task is None:
         return
     _ask(fold, task, at, event)
@@ -248,7 +248,7 @@ def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> No
 
 @TASK_HANDLERS.of(HumanRequested)
 def _human_requested(fold: FlowFold, event: HumanRequested, at: int) -> None:
-    task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
+    task = fold.execution.tasks.get((event.node, event.visit, None)) if fold.execution is not None else None
     if task is not None:
         _ask(fold, task, at, event)
         task.request = event
@@ -256,7 +256,7 @@ def _human_requested(fold: FlowFold, event: HumanRequested, at: int) -> None:
 
 @TASK_HANDLERS.of(StepHeld)
 def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
-    if (run := fold.run) is None:
+    if (run := fold.execution) is None:
         return
     key, visit = (event.node, event.visit, None), run.open.get(event.node)
     if visit is not None and visit.visit == event.visit and visit.items is not None:
@@ -298,7 +298,7 @@ def _approval_expired(fold: FlowFold, event: ApprovalExpired, at: int) -> None:
 
 
 def _asked(fold: FlowFold, approval_id: str) -> tuple[RunFold, Task, Approval] | None:
-    run = fold.run
+    run = fold.execution
     for task in run.tasks.values() if run is not None else ():
         approval = task.approval
         if run is not None and approval is not None and approval.id == approval_id and approval.is_open:
@@ -328,7 +328,7 @@ def _human_expired(fold: FlowFold, event: HumanExpired, at: int) -> None:
 
 
 def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
-    run = fold.run
+    run = fold.execution
     for task in run.tasks.values() if run is not None else ():
         is_open = task.phase is TaskPhase.ASKED and task.held is None
         if run is not None and is_open and task.request is not None and task.request.request_id == event.request_id:
@@ -339,7 +339,7 @@ def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
 @TASK_HANDLERS.of(StepAnswered)
 def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
     fold.remember(event.key, f"step {event.node} {event.action}")
-    run = fold.run
+    run = fold.execution
     task = run.tasks.get((event.node, event.visit, None)) if run is not None else None
     if run is None or task is None or task.held is None:
         return

@@ -6,6 +6,7 @@ numbers, so that thousands of them are compared at once.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from steptrail.domain.flow.definition import FlowDefinition, read_definition
 from steptrail.domain.flow.nodes import Join, Node
@@ -14,17 +15,15 @@ _NodeSet = int
 _By = Mapping[int, Sequence[int]]
 
 
-class Loop:
+class Loop(NamedTuple):
     """The nodes on the ways from the target of loop edges, which is the head, to the nodes from which these edges come.
 
     `awaited` are those that have to be at rest before the next round can begin: all others of the loop, and what can
     still reach into it.
     """
 
-    __slots__ = ("awaited", "nodes")
-
-    def __init__(self, nodes: _NodeSet, awaited: _NodeSet) -> None:
-        self.nodes, self.awaited = nodes, awaited
+    nodes: _NodeSet
+    awaited: _NodeSet
 
 
 class Graph:

@@ -1,9 +1,10 @@
 """The runs of a workflow, described as a machine of the kernel."""
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
-from steptrail.domain.flow.commands import FlowCommand
-from steptrail.domain.flow.control import CONTROL
+from steptrail.domain.flow.commands import FlowCommand, ResumeFlow
 from steptrail.domain.flow.cutting import then_after
 from steptrail.domain.flow.decide import decide
 from steptrail.domain.flow.effects import FlowEffect
@@ -21,16 +22,41 @@ from steptrail.domain.flow.evolve import evolve_all, extend, initial
 from steptrail.domain.flow.ids import STREAM_PREFIX
 from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.flow.snapshot import SNAPSHOTS
+from steptrail.domain.flow.standing import standing, summary
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
+from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.steering import asked_of
+
+
+def _stop_grace(state: FlowState) -> float | None:
+    """Return None: a stop is seen when the log has grown, and the machine itself says what is cut off when."""
+    return None
+
+
+def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | None:
+    if not state.is_open:
+        return None
+    return ResumeFlow(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
+
+
+def _version_of_key(state: FlowState, key: str) -> int | None:
+    use, ended = state.fold.keys.get(key), state.fold.ended_at_version
+    return ended[use.execution - 1] if use is not None and use.execution <= len(ended) else None
+
+
+def _children(state: FlowState) -> Sequence[str]:
+    if state.is_open:
+        return tuple(task.stream for task in state.tasks if task.stream is not None)
+    # A run that has ended left those behind whose visits it gave up.
+    left = state.run.left if state.run is not None else ()
+    return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
 
 
 def _opens_segment(event: FlowEvent) -> bool:
     return isinstance(event, FlowResumed) or (isinstance(event, FlowStarted | FlowRetried) and event.worker is not None)
-
-
-def _segment(state: FlowState) -> int:
-    return state.fold.segment
 
 
 def _settle_late(event: FlowEvent, call: CallInFlight, segment: int) -> FlowEvent | None:
@@ -66,8 +92,17 @@ FLOW: Machine[FlowState, FlowCommand, FlowEvent, FlowEffect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
-    control=CONTROL,
-    segment=_segment,
+    control=Control(
+        standing=standing,
+        summary=summary,
+        asked=asked_of,
+        stop_grace=_stop_grace,
+        reopen=_reopen,
+        version_of_key=_version_of_key,
+        children=_children,
+        began_and_ended=began_and_ended,
+    ),
+    segment=segment_of,
     opens_segment=_opens_segment,
     settle_late=_settle_late,
     restated=_restated,

@@ -305,7 +305,7 @@ def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         return _paused(run.pause_request)
     failed = run.ended_by.node if isinstance(run.ended_by, NodeFailed) else None
     cancelled = tuple(
-        NodeCancelled(node=visit.node, visit=visit.visit, reason=_why(run))
+        NodeCancelled(node=visit.node, visit=visit.visit, reason=_how_it_ends(run)[1])
         for visit in run.open.values()
         if visit.node != failed
     )
@@ -316,28 +316,19 @@ def _cut(run: RunFold, running: list[Task], now: int) -> CutOff:
     until = run.ending_at + round(run.options.stop_grace * 1e6)
     reads = [task.key for task in running if task.effect is ToolEffect.READ or now >= until]
     others = [task.key for task in running if task.key not in reads]
-    return CutOff(tuple(reads), tuple(others), _reason(run), until)
+    return CutOff(tuple(reads), tuple(others), _how_it_ends(run)[0], until)
 
 
-def _reason(run: RunFold) -> CutReason:
+def _how_it_ends(run: RunFold) -> tuple[CutReason, CancelReason]:
+    """Return why what runs is cut off, and why what is open is given up."""
     match run.ended_by:
         case NodeFailed():
-            return CutReason.SIBLING
+            return CutReason.SIBLING, "sibling"
         case LimitReached(limit="timeout" | "cumulative_timeout"):
-            return CutReason.DEADLINE
+            return CutReason.DEADLINE, "limit"
         case LimitReached():
-            return CutReason.SIBLING
-        case _:
-            return CutReason.STOP
-
-
-def _why(run: RunFold) -> CancelReason:
-    match run.ended_by:
-        case NodeFailed():
-            return "sibling"
-        case LimitReached():
-            return "limit"
+            return CutReason.SIBLING, "limit"
         case StepAnswered():
-            return "abort"
+            return CutReason.STOP, "abort"
         case _:
-            return "stop"
+            return CutReason.STOP, "stop"

@@ -98,7 +98,7 @@ _RUN = _form(
     tasks=list[_TASK],  # type: ignore[valid-type]
     ended_by=_WrittenEvent | None,
 )
-_FOLD = _form(FlowFold, run=_RUN | None)
+_FOLD = _form(FlowFold, execution=_RUN | None)
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODER = msgspec.json.Decoder(readable(_FOLD))
@@ -126,15 +126,15 @@ def _read(kind: type[S], form: Any, **instead: Any) -> S:
 
 
 def _dump(state: FlowState) -> list[bytes]:
-    run = state.fold.run
-    return [_ENCODE(_written(_FOLD, state.fold, run=None if run is None else _run_written(run)))]
+    run = state.fold.execution
+    return [_ENCODE(_written(_FOLD, state.fold, execution=None if run is None else _run_written(run)))]
 
 
 def _load(lines: Iterable[bytes]) -> FlowState:
     (line,) = lines
     try:
         form: Any = _DECODER.decode(line)
-        fold = _read(FlowFold, form, run=None if form.run is None else _run_read(form.run))
+        fold = _read(FlowFold, form, execution=None if form.execution is None else _run_read(form.execution))
     except (LookupError, RecursionError) as error:
         raise ValueError(f"a snapshot that names what it does not hold: {error}") from error
     return FlowState(fold, as_of=fold.updated_at)

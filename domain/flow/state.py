@@ -1,7 +1,6 @@
 """`FlowState`: a stream of a workflow as of one instant, immutable and cheap to hand out."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import cast
 
 from steptrail.domain.flow.definition import FlowDefinition
@@ -11,13 +10,10 @@ from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
-from steptrail.domain.instants import Datetime, seconds_between, to_datetime
+from steptrail.domain.instants import seconds_between
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.prices import Cost
-from steptrail.domain.shared.parent import ParentRef
-from steptrail.domain.shared.requests import Request
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.domain.usage import Usage
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.state import StreamState
 
 _STATUS = {
     RunPhase.ABSENT: ExecutionStatus.PENDING,
@@ -29,26 +25,17 @@ _STATUS = {
 }
 
 
-class FlowState:
+class FlowState(StreamState[FlowFold]):
     """A stream of a workflow as of one instant: its open execution, or the last one.
 
     `as_of` is that instant, in microseconds of UTC; clocks such as `active_seconds` are read at it.
     """
 
-    __slots__ = ("_fold", "as_of")
-
-    def __init__(self, fold: FlowFold, *, as_of: int) -> None:
-        self._fold = fold
-        self.as_of = as_of
+    __slots__ = ()
 
     def at(self, now: int) -> "FlowState":
         """Return the same state as of the instant `now`."""
         return FlowState(self._fold, as_of=now)
-
-    @property
-    def fold(self) -> FlowFold:
-        """The accumulator behind this state. Only the fold may change it, and it works on a copy."""
-        return self._fold
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FlowState) and self._fold == other._fold
@@ -64,44 +51,14 @@ class FlowState:
         return self._fold.flow_id
 
     @property
-    def version(self) -> int:
-        """The number of events that the state was folded from."""
-        return self._fold.version
-
-    @property
     def phase(self) -> RunPhase:
         """The phase of the stream."""
         return self._fold.phase
 
     @property
-    def name(self) -> str:
-        """The name of the workflow."""
-        return self._fold.name
-
-    @property
-    def parent(self) -> ParentRef | None:
-        """The effect that began this run in another stream; None when a caller did."""
-        return self._fold.parent
-
-    @property
-    def metadata(self) -> Mapping[str, JsonValue]:
-        """The metadata of the stream."""
-        return MappingProxyType(self._fold.metadata)
-
-    @property
     def run(self) -> RunFold | None:
         """The accumulator of the open execution, or of the last one; None before the first."""
-        return self._fold.run
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether an execution is open: started and not finished."""
-        return self.run is not None and self.run.finished is None
-
-    @property
-    def execution_id(self) -> str | None:
-        """The id of that execution; None before the first one."""
-        return self.run.id if self.run is not None else None
+        return self._fold.execution
 
     @property
     def status(self) -> ExecutionStatus:
@@ -109,11 +66,6 @@ class FlowState:
         if self.run is not None and self.run.finished is not None:
             return self.run.finished.status
         return _STATUS.get(self.phase, ExecutionStatus.IN_PROGRESS)
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """The reason why the last execution stopped; None while one is open."""
-        return self.run.finished.stop_reason if self.run is not None and self.run.finished is not None else None
 
     @property
     def graph(self) -> Graph | None:
@@ -148,49 +100,14 @@ class FlowState:
         return self.run.errors if self.run is not None else ()
 
     @property
-    def usage(self) -> Usage:
-        """The tokens of that execution, including the streams below it."""
-        return self.run.usage if self.run is not None else Usage()
-
-    @property
-    def cost(self) -> Cost | None:
-        """The cost of that execution by its prices; None without prices."""
-        return self.run.cost if self.run is not None else None
-
-    @property
     def active_seconds(self) -> float:
         """The time of that execution in which any node ran."""
-        return self.run.active_seconds(self.as_of) if self.run is not None else 0.0
+        return self.run.active_microseconds(self.as_of) / 1e6 if self.run is not None else 0.0
 
     @property
     def elapsed_seconds(self) -> float:
         """The wall time since that execution began, was resumed or retried."""
         return seconds_between(self.run.wall_from, self.as_of) if self.run is not None else 0.0
-
-    @property
-    def started_at(self) -> Datetime:
-        """The time at which the stream began."""
-        return to_datetime(self._fold.created_at)
-
-    @property
-    def stop_request(self) -> Request | None:
-        """The request to stop; None when nobody asked for a stop."""
-        return self.run.stop_request if self.run is not None else None
-
-    @property
-    def pause_request(self) -> Request | None:
-        """The request to pause that is still to be carried out; None when there is none."""
-        return self.run.pause_request if self.run is not None else None
-
-    @property
-    def paused(self) -> Request | None:
-        """The request by which the execution was paused; None while it is not paused."""
-        return self.run.paused if self.run is not None else None
-
-    @property
-    def unpaused(self) -> Request | None:
-        """The request by which that pause was lifted; None while it holds, and when the execution is not paused."""
-        return self.run.unpaused if self.run is not None else None
 
     @property
     def envelope(self) -> Envelope:

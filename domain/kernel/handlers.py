@@ -18,23 +18,19 @@ class Handlers(Generic[C, P, R]):
 
     def __init__(self) -> None:
         # Python has no type for "a callable that takes an instance of its key"; `of` checks that for each pair.
-        self._by_class: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
+        self.by_class: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
 
     def of(self, *kinds: type[E]) -> Callable[[Callable[Concatenate[C, E, P], R]], Callable[Concatenate[C, E, P], R]]:
         """Return a decorator that registers the handler of these classes. It raises `TypeError` for a second one."""
 
         def keep(handler: Callable[Concatenate[C, E, P], R]) -> Callable[Concatenate[C, E, P], R]:
             for kind in kinds:
-                if kind in self._by_class:
+                if kind in self.by_class:
                     raise TypeError(f"the event {kind.__name__} has two handlers")
-                self._by_class[kind] = handler
+                self.by_class[kind] = handler
             return handler
 
         return keep
-
-    def by_class(self) -> Mapping[type[Any], Callable[Concatenate[C, Any, P], R]]:
-        """Return the handlers, each under the class of its events."""
-        return self._by_class
 
 
 def complete(events: UnionType, *parts: Handlers[C, P, R]) -> Mapping[type[Any], Callable[Concatenate[C, Any, P], R]]:
@@ -44,7 +40,7 @@ def complete(events: UnionType, *parts: Handlers[C, P, R]) -> Mapping[type[Any],
     """
     joined: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
     for part in parts:
-        for kind, handler in part.by_class().items():
+        for kind, handler in part.by_class.items():
             if kind in joined:
                 raise TypeError(f"the event {kind.__name__} has two handlers")
             joined[kind] = handler

@@ -108,19 +108,8 @@ class ErrorPolicy(Settings, frozen=True, kw_only=True):
 
     def handling_for(self, error_type: ErrorType) -> ErrorHandlingDecision:
         """Return the configured decision for a class of error."""
-        match error_type:
-            case ErrorType.TOOL:
-                return self.on_tool_error
-            case ErrorType.MODEL:
-                return self.on_model_error
-            case ErrorType.VALIDATION:
-                return self.on_validation_error
-            case ErrorType.RATE_LIMIT:
-                return self.on_rate_limit_error
-            case ErrorType.TIMEOUT:
-                return self.on_timeout_error
-            case ErrorType.UNKNOWN:
-                return self.on_unknown_error
+        handling: ErrorHandlingDecision = getattr(self, f"on_{error_type}_error")
+        return handling
 
     def evaluate(self, context: ErrorContext) -> ErrorHandlingDecision:
         """Return the decision about an error: `ignore` if there is none, `stop` if a retry is used up or useless.

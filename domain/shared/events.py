@@ -3,7 +3,7 @@
 An approval is answered once: granted, denied, or expired. Its id is the id of the effect that waits for it.
 """
 
-from typing import Literal
+from typing import Literal, TypedDict
 
 from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.json_value import JsonValue
@@ -206,3 +206,16 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
     KIND = EventKind.INTENT
     STATE = frozenset({"approval_id"})
     approval_id: str
+
+
+class Settled(TypedDict):
+    """The fields by which the end of a call, or of a try of a node, says that a person reported it, and why."""
+
+    settled_by: str
+    settled_reason: str | None
+    duration_seconds: float
+
+
+def settled(by: str, reason: str | None) -> Settled:
+    """Return the fields for a verdict of this person. How long the call took, nobody knows."""
+    return {"settled_by": by, "settled_reason": reason, "duration_seconds": 0.0}

@@ -4,37 +4,44 @@ from steptrail.domain.errors import CommandRejected
 from steptrail.domain.kernel.commands import CALLER, Pause, Stop, Unpause
 from steptrail.domain.shared.events import ExecutionPaused, PauseLifted, PauseRequested, StopRequested
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.state import F, StreamState
 
 
-def asked_to_pause(command: Pause, open_request: Request | None) -> tuple[PauseRequested, ...]:
-    """Return the events for a run that is not paused; none when the open request holds already.
+def asked_to_pause(
+    command: Pause, run: str, state: StreamState[F], *, is_paused: bool, was_said_more: bool = False
+) -> tuple[PauseRequested | ExecutionPaused, ...]:
+    """Return the events; none when an open request or the pause holds already. Raises `CommandRejected`.
 
-    A pause by `CALLER` does not keep workers from a run, and a person's does, so that takes the other's place.
+    A pause by `CALLER` does not keep workers from a run, nor does one since which more was said. That of a person does,
+    so it takes the other's place.
     """
-    holds = open_request is not None and (open_request.is_by_person or command.by == CALLER)
-    return () if holds else (_asked(command),)
-
-
-def asked_to_stay_paused(command: Pause, *, is_due: bool) -> tuple[PauseRequested | ExecutionPaused, ...]:
-    """Return the events for a run that is paused; none when that pause keeps workers from it, or would not then."""
+    if not state.is_open:
+        raise CommandRejected("pause", run, "no execution is open")
+    asked = PauseRequested(by=command.by, reason=command.reason, key=command.key)
+    if not is_paused:
+        before = state.pause_request
+        holds = before is not None and (before.is_by_person or command.by == CALLER)
+        return () if holds else (asked,)
+    is_due = was_said_more or (state.paused is not None and not state.paused.is_by_person)
     if not is_due or command.by == CALLER:
         return ()
-    return (_asked(command), ExecutionPaused(by=command.by, reason=command.reason, step_seconds=0.0))
+    return (asked, ExecutionPaused(by=command.by, reason=command.reason, step_seconds=0.0))
 
 
-def asked_to_unpause(command: Unpause, run: str, execution: str | None, *, is_paused: bool) -> tuple[PauseLifted]:
-    """Return the event. Raises `CommandRejected` for a run that is not paused; `execution` is the one that is open."""
-    if not is_paused:
-        why = "no execution is open" if execution is None else f"execution {execution} is not paused"
+def asked_to_unpause(command: Unpause, run: str, state: StreamState[F], *, is_paused: bool) -> tuple[PauseLifted]:
+    """Return the event. Raises `CommandRejected` for a run that is neither paused nor asked to pause."""
+    if not is_paused and state.pause_request is None:
+        why = f"execution {state.execution_id} is not paused" if state.is_open else "no execution is open"
         raise CommandRejected("unpause", run, why)
     return (PauseLifted(by=command.by, reason=command.reason, key=command.key),)
 
 
-def asked_to_stop(command: Stop, run: str, open_request: Request | None, *, is_open: bool) -> tuple[StopRequested, ...]:
+def asked_to_stop(command: Stop, run: str, state: StreamState[F]) -> tuple[StopRequested, ...]:
     """Return the events; none when the run is asked to stop already. Raises `CommandRejected` for one that is over."""
-    if not is_open:
+    if not state.is_open:
         raise CommandRejected("stop", run, "no execution is open")
-    return () if open_request is not None else (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+    is_asked = state.stop_request is not None
+    return () if is_asked else (StopRequested(by=command.by, reason=command.reason, key=command.key),)
 
 
 def asked_by_leaving(open_request: Request | None) -> tuple[tuple[PauseRequested, ...], str, str | None]:
@@ -45,12 +52,9 @@ def asked_by_leaving(open_request: Request | None) -> tuple[tuple[PauseRequested
     return (own,), own.by, own.reason
 
 
-def asked_for(stop: Request | None, pause: Request | None) -> Pause | Stop | None:
+def asked_of(state: StreamState[F]) -> Pause | Stop | None:
     """Return what an owner is asked to do, by open requests: to stop before all else; None for nothing."""
+    stop, pause = state.stop_request, state.pause_request
     if stop is not None:
         return Stop(by=stop.by, reason=stop.reason)
     return None if pause is None else Pause(by=pause.by, reason=pause.reason)
-
-
-def _asked(command: Pause) -> PauseRequested:
-    return PauseRequested(by=command.by, reason=command.reason, key=command.key)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 from steptrail.domain.agent.fold import StepFold
-from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, execution_id
+from steptrail.domain.agent.ids import SessionId, effect_id, execution_id
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import short_name
@@ -131,7 +131,7 @@ def _citations(message: Message) -> Iterator[UiCitation]:
 
 
 def _asked_for(
-    calls: Sequence[ToolCallPart], execution: ExecutionId, step: int | None, config: UiConfig
+    calls: Sequence[ToolCallPart], execution: str, step: int | None, config: UiConfig
 ) -> Iterator[UiToolCall]:
     for position, call in enumerate(calls):
         yield UiToolCall(

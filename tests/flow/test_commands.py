@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
-from steptrail.domain.flow.changes import changes_between
+from steptrail.domain.flow.definition import changes_between
 from steptrail.domain.flow.events import FlowResumed
 from steptrail.domain.flow.evolve import evolve, initial
 from steptrail.domain.kernel.commands import Pause, Stop

@@ -2,7 +2,6 @@
 
 from hypothesis import given, strategies as st
 
-from steptrail.domain.flow.control import CONTROL
 from steptrail.domain.flow.events import FlowEvent, NodeAttemptInterrupted, NodeAttemptStarted, NodeThen
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.phases import RunPhase
@@ -66,7 +65,7 @@ def test_something_is_due_wherever_nobody_else_can_act_and_the_row_of_the_index_
         state = FLOW.evolve_all(state, [record])
         due = FLOW.next_effects(state, state.as_of)
         assert (due == ()) is (state.phase in _AT_REST)
-        row = CONTROL.summary(state)
+        row = FLOW.control.summary(state)
         assert (row.standing is StandingState.DONE) is (state.run is not None and not state.is_open)
         assert row.version == record.version
 

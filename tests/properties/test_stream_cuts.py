@@ -17,7 +17,8 @@ from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.openai import OpenAIModel, OpenAIResponsesModel
 from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.testing.model_contract import LOOKUP, streamed
-from steptrail.testing.model_wire import SseEvent, Wire, WireCall, WireReply
+from steptrail.testing.model_server import Wire
+from steptrail.testing.model_wire import SseEvent, WireCall, WireReply
 from steptrail.testing.model_wire_anthropic import AnthropicWire
 from steptrail.testing.model_wire_chat import ChatWire
 from steptrail.testing.model_wire_responses import ResponsesWire

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from steptrail.domain.agent.decide import why_no_fork
 from steptrail.domain.agent.events import SessionForked
-from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.python.session import Session

@@ -1,7 +1,7 @@
 """Guards that look at the end of the model's answer: at its finish reason, and at whether the answer is whole."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, final
+from typing import Any, Final, final
 
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import Limit, More
@@ -28,7 +28,7 @@ class FinishReasonCheck(Limit):
     is no text.
     """
 
-    __slots__ = ("_getter", "_stop_reasons")
+    __slots__ = ("_getter", "stop_reasons")
 
     counts = "how a reply ended"
 
@@ -39,20 +39,15 @@ class FinishReasonCheck(Limit):
     ) -> None:
         # A single string is an iterable of letters, which is never what the caller means.
         given = (stop_reasons,) if isinstance(stop_reasons, str) else a_row(stop_reasons, "finish reasons")
-        self._stop_reasons = tuple(dict.fromkeys(str(a_text(reason, "a finish reason")) for reason in given))
+        self.stop_reasons: Final = tuple(dict.fromkeys(str(a_text(reason, "a finish reason")) for reason in given))
         self._getter = getter
-
-    @property
-    def stop_reasons(self) -> tuple[str, ...]:
-        """The finish reasons that end the run."""
-        return self._stop_reasons
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `finishReason` (the word that matched, or the normalised one) and `stopReasons`."""
         seen = self._seen(state)
-        matched = next((word for word in seen if word in self._stop_reasons), None)
+        matched = next((word for word in seen if word in self.stop_reasons), None)
         shown = matched or next(iter(seen), None)
-        stops: list[JsonValue] = [*self._stop_reasons]
+        stops: list[JsonValue] = [*self.stop_reasons]
         context: dict[str, JsonValue] = {"finishReason": shown, "stopReasons": stops}
         return self._vote(context, None if matched is None else StopReason.FINISH_REASON, is_limit=True)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from math import isfinite
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -61,6 +62,8 @@ class _NumberLimit(Limit, Struct, Generic[N], frozen=True):
     labels: ClassVar[tuple[str, str]]
     """The words of a vote at the limit, and under it."""
     stop_reason: ClassVar[StopReason]
+    own_count: ClassVar["attrgetter[Any]"]
+    """Returns the amount that an execution has used, from the state."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -73,10 +76,6 @@ class _NumberLimit(Limit, Struct, Generic[N], frozen=True):
         used = (self.counter or self.own_count)(state)
         now, most = self.keys
         return self._vote({now: used, most: self.most}, self.stop_reason if used >= self.most else None, is_limit=True)
-
-    def own_count(self, state: StateView, /) -> N:
-        """Return the amount that an execution has used, from the state."""
-        raise NotImplementedError
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -42,23 +42,14 @@ class OutputAccepted(BuiltIn, Struct, frozen=True):
             "retries": self.output.retries,
         }
         if step.output_verdict is OutputVerdict.ACCEPTED:
-            return self._vote(ContinuationDecision.STOP, context)
+            return self._cast(ContinuationDecision.STOP, context)
         if step.output_verdict is OutputVerdict.DUE:
-            return self._vote(ContinuationDecision.REQUEST, {**context, "due": True})
+            return self._cast(ContinuationDecision.REQUEST, {**context, "due": True})
         context["problems"] = [str(problem) for problem in step.output_problems[:_SHOWN_PROBLEMS]]
-        is_over = state.output_rejections > self.output.retries
-        return self._vote(ContinuationDecision.FORBID if is_over else ContinuationDecision.REQUEST, context)
-
-    @staticmethod
-    def _vote(decision: ContinuationDecision, context: dict[str, JsonValue]) -> ContinuationEvaluation:
-        forbids = decision is ContinuationDecision.FORBID
-        return ContinuationEvaluation(
-            criterion_class="OutputAccepted",
-            decision=decision,
-            context=context,
-            stop_reason=StopReason.RETRY_LIMIT if forbids else None,
-            fails=forbids,
-        )
+        if state.output_rejections <= self.output.retries:
+            return self._cast(ContinuationDecision.REQUEST, context)
+        forbid = self._cast(ContinuationDecision.FORBID, context)
+        return structs.replace(forbid, stop_reason=StopReason.RETRY_LIMIT, fails=True)
 
     @staticmethod
     def _words(forbids: bool, context: Context) -> str:

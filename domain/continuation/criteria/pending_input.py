@@ -23,11 +23,7 @@ class PendingInput(BuiltIn):
         """Vote with `unansweredInput`."""
         if not state.has_unanswered_input or state.current_step is None:
             return None
-        return ContinuationEvaluation(
-            criterion_class="PendingInput",
-            decision=ContinuationDecision.REQUEST,
-            context={"unansweredInput": True},
-        )
+        return self._cast(ContinuationDecision.REQUEST, {"unansweredInput": True})
 
     @staticmethod
     def _words(_: bool, context: Context) -> str:

@@ -1,7 +1,7 @@
 """A function as a criterion."""
 
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -20,7 +20,7 @@ class CallableCriterion:
     `forbid` count.
     """
 
-    __slots__ = ("_is_guard", "_name", "_predicate")
+    __slots__ = ("_predicate", "is_guard", "name")
 
     def __init__(
         self,
@@ -30,18 +30,8 @@ class CallableCriterion:
         is_guard: bool = True,
     ) -> None:
         self._predicate = a_function(predicate, "what a CallableCriterion asks", "the state")
-        self._name = chosen_name(a_text(name, "the name of a CallableCriterion"), "CallableCriterion")
-        self._is_guard = a_flag(is_guard, "`is_guard`")
-
-    @property
-    def name(self) -> str:
-        """The name of the vote in the log."""
-        return self._name
-
-    @property
-    def is_guard(self) -> bool:
-        """Whether it also votes on resume."""
-        return self._is_guard
+        self.name: Final = chosen_name(a_text(name, "the name of a CallableCriterion"), "CallableCriterion")
+        self.is_guard: Final = a_flag(is_guard, "`is_guard`")
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Return the decision of the predicate. Raises `TypeError` when it returns neither of the two types."""

@@ -1,6 +1,6 @@
 """A guard on trial: its votes are recorded and never stop a run."""
 
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.collection import ContinuationCriteria
@@ -23,7 +23,7 @@ class Shadow:
     tried without an effect on the run.
     """
 
-    __slots__ = ("_guard", "_name")
+    __slots__ = ("_guard", "name")
 
     is_guard: ClassVar[bool] = True
 
@@ -31,12 +31,7 @@ class Shadow:
         if not is_guard(guard):
             raise ConfigurationError(f"{criterion_name(guard)} is not a guard, and only a guard can be in shadow")
         self._guard = ContinuationCriteria(guard)
-        self._name = criterion_name(guard)
-
-    @property
-    def name(self) -> str:
-        """The name of the vote in the log, which is that of the guard."""
-        return self._name
+        self.name: Final = criterion_name(guard)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Return `allow`."""

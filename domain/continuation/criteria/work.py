@@ -51,11 +51,7 @@ class ToolCallPresenceCheck(BuiltIn, Struct, frozen=True):
             # An answer that was accepted ends the run, also when it came beside calls of tools.
             more = step.has_tool_calls and step.output_verdict is not OutputVerdict.ACCEPTED
             context = {"hasToolCalls": more}
-        return ContinuationEvaluation(
-            criterion_class="ToolCallPresenceCheck",
-            decision=ContinuationDecision.REQUEST if more else ContinuationDecision.STOP,
-            context=context,
-        )
+        return self._cast(ContinuationDecision.REQUEST if more else ContinuationDecision.STOP, context)
 
     @staticmethod
     def _words(_: bool, context: Context) -> str:
@@ -99,11 +95,7 @@ class ResponseContentCheck(BuiltIn, Struct, frozen=True):
             decision = ContinuationDecision.ALLOW
         else:
             decision = ContinuationDecision.REQUEST if matched else ContinuationDecision.STOP
-        return ContinuationEvaluation(
-            criterion_class="ResponseContentCheck",
-            decision=decision,
-            context={"hasResponse": response is not None, "matched": matched},
-        )
+        return self._cast(decision, {"hasResponse": response is not None, "matched": matched})
 
     @staticmethod
     def _words(_: bool, context: Context) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from steptrail.domain.agent.decide import why_no_fork
 from steptrail.domain.agent.events import StepCompleted
-from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord

@@ -12,7 +12,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionSettledLate,
 )
 from steptrail.domain.agent.events.session import MessageSource
-from steptrail.domain.agent.late_results import settle_late
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import CutBy
@@ -27,27 +27,27 @@ LATER = START + 60_000_000
 
 def test_a_late_result_says_which_call_which_try_and_which_segment_made_it() -> None:
     ended = ToolExecutionCompleted(position=0, result="42", shown_characters=9, usage=BILL, duration_seconds=0.0)
-    assert settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
+    assert AGENT.settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
         effect_id="s:1:1:0", attempt=2, segment=3, result="42", shown_characters=9, usage=BILL
     )
 
 
 def test_a_late_failure_says_the_same_and_its_error() -> None:
     ended = ToolExecutionFailed(position=0, error=BOOM, usage=BILL, duration_seconds=0.0)
-    assert settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
+    assert AGENT.settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
         effect_id="s:1:1:0", attempt=2, segment=3, error=BOOM, usage=BILL
     )
 
 
 def test_a_late_report_of_a_call_that_its_timeout_cut_says_so() -> None:
     cut = ToolExecutionFailed(position=0, error=BOOM, cut_by=CutBy.TOOL_TIMEOUT, duration_seconds=5.0)
-    assert settle_late(cut, CALL, 3) == ToolExecutionSettledLate(
+    assert AGENT.settle_late(cut, CALL, 3) == ToolExecutionSettledLate(
         effect_id="s:1:1:0", attempt=2, segment=3, error=BOOM, cut_by=CutBy.TOOL_TIMEOUT
     )
 
 
 def test_nothing_else_is_reported_late() -> None:
-    assert settle_late(PauseRequested(by="ops"), CALL, 3) is None
+    assert AGENT.settle_late(PauseRequested(by="ops"), CALL, 3) is None
 
 
 INPUT = MessagesAppended(messages=(Message.user("More."),), by="user")

@@ -1,18 +1,12 @@
-"""The answers of a workflow to the kernel's questions: where it stands, what was asked of it, how a worker goes on."""
+"""Derives the `Standing` of a run of a workflow, and its row in a list."""
 
-from collections.abc import Sequence
 from functools import partial
 
-from steptrail.domain.flow.commands import FlowCommand, ResumeFlow
 from steptrail.domain.flow.ids import STREAM_PREFIX
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import questions_of, stays_for
-from steptrail.domain.kernel.commands import Pause, Stop
-from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.standing import Standing, StandingState
-from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.steering import asked_for
 from steptrail.domain.shared.summary import RunSummary
 
 
@@ -52,7 +46,8 @@ def _since(state: FlowState) -> int:
     return state.run.waiting_since if state.run is not None and waits else state.fold.updated_at
 
 
-def _summary(state: FlowState) -> RunSummary:
+def summary(state: FlowState) -> RunSummary:
+    """Return the row of the run in a list."""
     run, stands, finished = state.run, standing(state), state.run.finished if state.run is not None else None
     return RunSummary(
         kind=STREAM_PREFIX.removesuffix(":"),
@@ -76,49 +71,3 @@ def _summary(state: FlowState) -> RunSummary:
         updated_at=state.fold.updated_at,
         version=state.version,
     )
-
-
-def _asked(state: FlowState) -> Pause | Stop | None:
-    return asked_for(state.stop_request, state.pause_request)
-
-
-def _stop_grace(state: FlowState) -> float | None:
-    """Return None: a stop is seen when the log has grown, and the machine itself says what is cut off when."""
-    return None
-
-
-def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | None:
-    if not state.is_open:
-        return None
-    return ResumeFlow(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
-
-
-def _version_of_key(state: FlowState, key: str) -> int | None:
-    use, ended = state.fold.keys.get(key), state.fold.ended_at_version
-    return ended[use.execution - 1] if use is not None and use.execution <= len(ended) else None
-
-
-def _children(state: FlowState) -> Sequence[str]:
-    if state.is_open:
-        return tuple(task.stream for task in state.tasks if task.stream is not None)
-    # A run that has ended left those behind whose visits it gave up.
-    left = state.run.left if state.run is not None else ()
-    return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
-
-
-def _began_and_ended(state: FlowState) -> tuple[int | None, int | None]:
-    run = state.run
-    return (None, None) if run is None else (run.started_at, run.finished_at)
-
-
-CONTROL: Control[FlowState, FlowCommand] = Control(
-    standing=standing,
-    summary=_summary,
-    asked=_asked,
-    stop_grace=_stop_grace,
-    reopen=_reopen,
-    version_of_key=_version_of_key,
-    children=_children,
-    began_and_ended=_began_and_ended,
-)
-"""The `Control` of a workflow."""

@@ -1,0 +1,141 @@
+"""The part of a state that is the same for all machines: its stream, and the open execution or the last one."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+from steptrail.domain.instants import Datetime, to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.prices import Cost
+from steptrail.domain.shared.events import ExecutionFinished
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import StopReason
+from steptrail.domain.usage import Usage
+
+
+class _Execution(Protocol):
+    id: str
+    started_at: int
+    finished: ExecutionFinished | None
+    finished_at: int | None
+    usage: Usage
+    stop_request: Request | None
+    pause_request: Request | None
+    paused: Request | None
+    unpaused: Request | None
+
+    @property
+    def cost(self) -> Cost | None: ...
+
+
+class _StreamFold(Protocol):
+    version: int
+    name: str
+    parent: ParentRef | None
+    metadata: dict[str, JsonValue]
+    created_at: int
+    segment: int
+
+    @property
+    def execution(self) -> _Execution | None: ...
+
+
+F = TypeVar("F", bound=_StreamFold)
+
+
+class StreamState(Generic[F]):
+    """A stream as of the instant `as_of`, in microseconds of UTC. "That execution" is the open one, or the last one."""
+
+    __slots__ = ("_fold", "as_of")
+
+    def __init__(self, fold: F, *, as_of: int) -> None:
+        self._fold = fold
+        self.as_of = as_of
+
+    @property
+    def fold(self) -> F:
+        """The accumulator behind this state. Only the fold may change it, and it works on a copy."""
+        return self._fold
+
+    @property
+    def version(self) -> int:
+        """The number of events that the state was folded from."""
+        return self._fold.version
+
+    @property
+    def name(self) -> str:
+        """The name of the workflow, or of the agent when the session began."""
+        return self._fold.name
+
+    @property
+    def parent(self) -> ParentRef | None:
+        """The effect of another stream, such as a tool call, that began this one; None when a caller did."""
+        return self._fold.parent
+
+    @property
+    def metadata(self) -> Mapping[str, JsonValue]:
+        """The metadata of the stream."""
+        return MappingProxyType(self._fold.metadata)
+
+    @property
+    def started_at(self) -> Datetime:
+        """The time at which the stream began. It is never reset."""
+        return to_datetime(self._fold.created_at)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether an execution is open: started and not finished."""
+        return self._fold.execution is not None and self._fold.execution.finished is None
+
+    @property
+    def execution_id(self) -> str | None:
+        """The id of that execution; None before the first one."""
+        return self._fold.execution.id if self._fold.execution else None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """The reason why that execution stopped; None while it is open."""
+        finished = self._fold.execution.finished if self._fold.execution else None
+        return finished.stop_reason if finished else None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of that execution, including the streams below it."""
+        return self._fold.execution.usage if self._fold.execution else Usage()
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of that execution by the prices recorded with it; None when no prices are."""
+        return self._fold.execution.cost if self._fold.execution else None
+
+    @property
+    def stop_request(self) -> Request | None:
+        """The request to stop; None when nobody asked for a stop."""
+        return self._fold.execution.stop_request if self._fold.execution else None
+
+    @property
+    def pause_request(self) -> Request | None:
+        """The request to pause that is still to be carried out; None when there is none."""
+        return self._fold.execution.pause_request if self._fold.execution else None
+
+    @property
+    def paused(self) -> Request | None:
+        """The request by which that execution was paused; None while it is not paused."""
+        return self._fold.execution.paused if self._fold.execution else None
+
+    @property
+    def unpaused(self) -> Request | None:
+        """The request by which that pause was lifted; None while it holds, and when there is none."""
+        return self._fold.execution.unpaused if self._fold.execution else None
+
+
+def segment_of(state: StreamState[F]) -> int:
+    """Return the number of the segment that a state is in."""
+    return state.fold.segment
+
+
+def began_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:
+    """Return when that execution began and ended, in microseconds of UTC; None for what has not happened."""
+    execution = state.fold.execution
+    return (None, None) if execution is None else (execution.started_at, execution.finished_at)
