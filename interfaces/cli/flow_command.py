@@ -90,7 +90,7 @@ async def _found_in_code(reference: str, use: Sequence[str]) -> Sequence[Diagnos
 
 def _a_flow(given: "AnyAgent | BuiltWorkflow", reference: str, becomes: str) -> "BuiltWorkflow":
     if not is_flow(given):
-        raise Refusal(f"{reference} is an agent: only workflows are {becomes}")
+        raise Refusal(f"{reference} is an agent, and only workflows are {becomes}: name one, as FILE.py:NAME")
     return given
 
 

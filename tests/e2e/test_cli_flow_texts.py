@@ -263,7 +263,7 @@ def test_a_workflow_in_code_is_checked_with_its_warnings_where_it_was_built_or_n
     cycle = texts("flow", "check", "code.py:cycle")
     assert cycle.code == 1
     assert [line.split(": ")[2] for line in cycle.lines] == ["GR-004"]
-    assert "is an agent: only workflows are checked" in texts("flow", "check", "app.py:critic").err
+    assert "is an agent, and only workflows are checked: name one" in texts("flow", "check", "app.py:critic").err
     assert "brings its own code" in texts("flow", "check", "code.py:built", *USE).err
     assert texts("flow", "check", "none.py").code == 2
 
@@ -288,7 +288,7 @@ def test_a_workflow_is_drawn_from_its_file_without_its_code(texts: Cli) -> None:
     (why,) = refused(texts, "flow", "draw", cycle)
     assert why.startswith("cycle.yaml:8:")
     (why,) = refused(texts, "flow", "draw", "app.py:critic")
-    assert why == "app.py:critic is an agent: only workflows are drawn"
+    assert why == "app.py:critic is an agent, and only workflows are drawn: name one, as FILE.py:NAME"
     (why,) = refused(texts, "flow", "draw", "nobody")
     assert why.startswith("there is no store")
 
