@@ -11,7 +11,6 @@ from steptrail.domain.flow.nodes import (
     GuardianNode,
     HumanNode,
     MergeNode,
-    Node,
     NoopNode,
     OnFail,
     RuleRouterNode,
@@ -52,18 +51,20 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Bring branches together; see `MergeNode`. A `function` is a strategy of its own."""
-        return self._put(
-            MergeNode,
-            node_id,
-            settings,
-            strategy="function" if function is not None else strategy,
-            conflict=conflict,
-            deep=deep,
-            vars_only=vars_only,
-            key=key,
-            separator=separator,
-            function=function,
-        )
+        deciding = Deciding()
+        with about(node_id):
+            node = MergeNode(
+                id=node_id,
+                strategy="function" if function is not None else strategy,
+                conflict=conflict,
+                deep=deep,
+                vars_only=vars_only,
+                key=key,
+                separator=separator,
+                function=None if function is None else deciding.named(function),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def transform(
         self,
@@ -88,10 +89,19 @@ class FlowBuilder(WorkingBuilder):
         `template` has a `template`, and `expr` an `expression` or function. `stringify` and `parse` write and read
         JSON.
         """
-        given: dict[str, Any] = {"keys": keys, "paths": paths, "names": names, "deep": deep}
-        given |= {"separator": separator, "template": template}
-        own = {"operation": operation, "source": source, "settings": given, "expression": expression}
-        return self._put(TransformNode, node_id, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            rows = {"keys": _row(keys, "keys"), "paths": _row(paths, "paths")}
+            given = {**rows, "names": names, "deep": deep, "separator": separator, "template": template}
+            node = TransformNode(
+                id=node_id,
+                operation=operation,
+                source=source,
+                settings=_said(given),
+                expression=None if expression is None else deciding.expression(expression),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def filter(
         self,
@@ -117,10 +127,19 @@ class FlowBuilder(WorkingBuilder):
         `max`. `dedupe` keeps the first of equals, and `type` items of these JSON `types`. `match` keeps, and `exclude`
         drops, what fits `pattern` or is one of `values`. `expression` sees `item`; a function gets it.
         """
-        given: dict[str, Any] = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern}
-        given |= {"types": types, "values": values}
-        own = {"over": over, "operation": operation, "settings": given, "expression": expression}
-        return self._put(FilterNode, node_id, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            rows = {"types": _row(types, "types"), "values": _row(values, "values")}
+            given = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern, **rows}
+            node = FilterNode(
+                id=node_id,
+                over=over,
+                operation=operation,
+                settings=_said(given),
+                expression=None if expression is None else deciding.expression(expression),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def rule_router(
         self,
@@ -133,8 +152,16 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by rules: the first that holds, or all of them; else `default`, or none."""
-        own = {"rules": rules, "allow_multiple": allow_multiple, "default": default}
-        return self._put(RuleRouterNode, node_id, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            node = RuleRouterNode(
+                id=node_id,
+                rules=tuple(deciding.rule(rule) for rule in a_row(rules, "rules")),
+                allow_multiple=allow_multiple,
+                default=default,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def conditional(
         self,
@@ -147,7 +174,16 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
-        return self._put(ConditionalNode, node_id, settings, cases=cases, evaluate=evaluate, default=default)
+        deciding = Deciding()
+        with about(node_id):
+            node = ConditionalNode(
+                id=node_id,
+                cases=tuple(deciding.case(case) for case in a_row(cases, "cases")),
+                evaluate=evaluate,
+                default=default,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def gate(
         self,
@@ -164,8 +200,17 @@ class FlowBuilder(WorkingBuilder):
 
         Else the node fails (`block`), the run goes on all the same (`skip`), or goes on at the node `redirect`.
         """
-        own = {"when": when, "on_fail": on_fail, "redirect": redirect, "message": message}
-        return self._put(GateNode, node_id, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            node = GateNode(
+                id=node_id,
+                when=None if when is None else deciding.expression(when),
+                on_fail=cast("OnFail", on_fail),
+                redirect=redirect,
+                message=message,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def guardian(
         self,
@@ -178,7 +223,16 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Let the run pass if all checks hold. Its output is what they found."""
-        return self._put(GuardianNode, node_id, settings, checks=checks, on_fail=on_fail, redirect=redirect)
+        deciding = Deciding()
+        with about(node_id):
+            node = GuardianNode(
+                id=node_id,
+                checks=tuple(deciding.check(check) for check in a_row(checks, "checks")),
+                on_fail=cast("OnFail", on_fail),
+                redirect=redirect,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def human(
         self,
@@ -222,12 +276,15 @@ class FlowBuilder(WorkingBuilder):
 
     def noop(self, node_id: str, /, **settings: Unpack[NodeSettings]) -> Self:
         """Add a node that does nothing. It can join branches, and be the target of edges."""
-        return self._put(NoopNode, node_id, settings)
-
-    def _put(self, kind: Callable[..., Node], node_id: str, settings: NodeSettings, /, **own: Any) -> Self:
-        """Add a node of a kind. What decides is recorded in a form of its own, and its functions are kept beside it."""
-        deciding = Deciding()
         with about(node_id):
-            recorded = {name: deciding.recorded(name, given) for name, given in own.items()}
-            node = kind(id=node_id, **recorded, **checked(settings, NodeSettings))
-        return self.add(node, functions=deciding.functions)
+            node = NoopNode(id=node_id, **checked(settings, NodeSettings))
+        return self.add(node)
+
+
+def _row(given: Sequence[object] | None, what: str) -> list[object] | None:
+    """Return the values of a list. Raises `ConfigurationError` for one text, which would be taken for its letters."""
+    return None if given is None else [*a_row(given, what)]
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, JsonValue]:
+    return {name: value for name, value in given.items() if value is not None}

@@ -140,10 +140,6 @@ class Check:
     message: str | None = None
 
 
-_ROWS = ("keys", "paths", "types", "values")
-"""The settings of transforms and filters that are lists."""
-
-
 class Deciding:
     """The functions that decide in one node, each under the name by which it is recorded."""
 
@@ -165,25 +161,6 @@ class Deciding:
             name = f"{given}#{number}"
         self.functions[name] = function
         return name
-
-    def recorded(self, name: str, given: Any) -> Any:
-        """Return the recorded form of the setting `name` of a node. Raises `ConfigurationError`."""
-        rows: dict[str, Callable[[Any], object]] = {"cases": self.case, "checks": self.check, "rules": self.rule}
-        if name in rows:
-            return tuple(map(rows[name], a_row(given, name)))
-        if given is None:
-            return None
-        match name:
-            case "function":
-                return self.named(given)
-            case "when" | "expression":
-                return self.expression(given)
-            case "settings":
-                said = {each: value for each, value in given.items() if value is not None}
-                # One text would be taken for its letters.
-                return said | {each: [*a_row(said[each], each)] for each in _ROWS if each in said}
-            case _:
-                return given
 
     def expression(self, when: When) -> Expression:
         """Return the recorded form of what decides. Raises `ConfigurationError`."""
