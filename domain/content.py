@@ -14,9 +14,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from msgspec import structs
-
-from steptrail.domain.base import Value
+from steptrail.domain.base import Value, types_of
 
 _STATE_BY_TYPE = frozenset({int, float, bool, Decimal, NoneType})
 
@@ -32,7 +30,7 @@ def content_of(kind: type[Value]) -> tuple[str, ...]:
 
 
 def _content_of(kind: type[Value]) -> Iterator[str]:
-    fields = {field.name: field.type for field in structs.fields(kind)}
+    fields = types_of(kind)
     for name in kind.CONTENT | kind.STATE:
         if name not in fields or name in kind.CONTENT & kind.STATE:
             why = "is no field of it" if name not in fields else "is said to be both"

@@ -1,34 +1,35 @@
 """Encodes the state of a session for snapshots: one line of JSON for the accumulators, one for each message and step.
 
-Messages and steps are decoded when they are first read, and the lines of steps are passed over until then, because a
-session goes on without them. So opening a snapshot is quick however long the session is. The line of a step follows
-those of its messages: the two have much text in common, and compression finds that only at a short distance. `FORMAT`
-names the version of the fold as well. It must change when events fold to another state than before, or to a state of
-another shape; otherwise old snapshots would be taken for states of the new fold.
+Messages and steps are decoded when they are first read, because a session goes on without them. So opening a snapshot
+is quick however long the session is. What a step and its messages both say is written once, with the messages: it is
+two thirds of the text, and takes its time to unpack. `FORMAT` names the version of the fold as well. It must change
+when events fold to another state than before, or to a state of another shape; otherwise old snapshots would be taken
+for states of the new fold.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import cast
 
 import msgspec
 from msgspec import structs
 from msgspec.json import decode
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import AgentStep
+from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.machine import SnapshotCodec
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.readable import readable
 
-FORMAT = "agent.24"
+FORMAT = "agent.25"
 
-_A_STEP = b'{"number":'
-"""The beginning of the line of every step. No line of a message begins so."""
+_NO_CALL = ToolCallPart(id="", name="")
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -36,6 +37,16 @@ class _Head(msgspec.Struct, array_like=True):
     steps: int
     ended_at_version: list[int]
     origins: list[MessageOrigin]
+
+
+class _WrittenStep(msgspec.Struct, array_like=True):
+    """A step, without what the message of its reply, at index `said_at`, and those of its calls after it say too.
+
+    None for a step that is written whole.
+    """
+
+    step: AgentStep
+    said_at: int | None = None
 
 
 def _items(log: object) -> list[object]:
@@ -56,35 +67,65 @@ def _dump(state: AgentState) -> list[bytes]:
     steps: Log[AgentStep] = fold.execution.steps if fold.execution is not None else Log()
     execution = fold.execution and structs.replace(fold.execution, steps=Log())
     rest = structs.replace(fold, messages=Log(), origins=Log(), ended_at_version=Log(), execution=execution)
-    return [
+    lines = [
         encode(_Head(len(fold.messages), len(steps), list(fold.ended_at_version), list(fold.origins))),
         encode(rest),
-        *_in_turn(list(fold.messages.encoded(0, encode)), list(steps.encoded(0, encode)), steps),
     ]
+    said_at = dict[int, int]()
+
+    # A message that is still encoded belongs to a step that is still encoded: neither has been read.
+    def written(message: Message) -> bytes:
+        said_at[id(message.parts)] = len(lines) - 2
+        return encode(message)
+
+    for line in fold.messages.encoded(0, written):
+        lines.append(line)
+    lines.extend(steps.encoded(0, lambda step: encode(_shortened(step, said_at, fold.messages))))
+    return lines
 
 
-def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentStep]) -> Iterator[bytes]:
-    """Yield the messages in order, and each step after its own messages, as far as the counts of messages tell."""
-    said = [len(step.tool_executions) + (step.reply is not None) for step in steps]
-    done = max(len(messages) - sum(said), 0)
-    yield from messages[:done]
-    for line, count in zip(written, said, strict=True):
-        yield from messages[done : done + count]
-        yield line
-        done += count
-    yield from messages[done:]
+def _shortened(step: AgentStep, said_at: Mapping[int, int], messages: Log[Message]) -> _WrittenStep:
+    reply, calls = step.reply, step.tool_executions
+    place = said_at.get(id(reply.parts)) if reply is not None else None
+    if reply is None or place is None:
+        return _WrittenStep(step)
+    answers = messages[place + 1 : place + 1 + len(calls)]
+    if list(map(attrgetter("call"), calls)) != list(reply.tool_calls) or len(answers) != len(calls):
+        return _WrittenStep(step)
+    short = list[ToolExecution]()
+    for call, answer in zip(calls, answers, strict=True):
+        if call.phase is CallPhase.COMPLETED:
+            if call.text != answer.text or call.result is None:
+                return _WrittenStep(step)
+            call = structs.replace(call, text=None, result=None if call.result == call.text else call.result)
+        short.append(structs.replace(call, call=_NO_CALL))
+    return _WrittenStep(
+        structs.replace(step, reply=structs.replace(reply, parts=()), tool_executions=tuple(short)), place
+    )
+
+
+def _step(messages: Log[Message], line: bytes) -> AgentStep:
+    written = decode(line, type=readable(_WrittenStep))
+    step, place = written.step, written.said_at
+    if place is None or step.reply is None:
+        return step
+    reply = structs.replace(step.reply, parts=messages[place].parts)
+    answers = messages[place + 1 : place + 1 + len(step.tool_executions)]
+    calls = list[ToolExecution]()
+    for call, asked, answer in zip(step.tool_executions, reply.tool_calls, answers, strict=True):
+        if call.phase is CallPhase.COMPLETED:
+            text = answer.text
+            call = structs.replace(call, text=text, result=text if call.result is None else call.result)
+        calls.append(structs.replace(call, call=asked))
+    return structs.replace(step, reply=reply, tool_executions=tuple(calls))
 
 
 def _load(lines: Iterable[bytes]) -> AgentState:
     rest = iter(lines)
     first, written = islice(rest, 2)
     head = decode(first, type=readable(_Head))
-    of_messages, steps = list[bytes](), 0
-    for line in rest:
-        if line.startswith(_A_STEP):
-            steps += 1
-        else:
-            of_messages.append(line)
+    of_messages = list(islice(rest, head.messages))
+    steps = sum(1 for _ in rest)
     if (len(of_messages), steps) != (head.messages, head.steps):
         said, found = f"{head.messages} messages and {head.steps} steps", f"{len(of_messages)} and {steps}"
         raise ValueError(f"a snapshot of {said} has lines for {found}")
@@ -96,13 +137,9 @@ def _load(lines: Iterable[bytes]) -> AgentState:
     fold.ended_at_version = Log(head.ended_at_version)
     if fold.execution is not None:
         fold.execution.steps = Log[AgentStep].written(
-            steps, partial(_of_steps, lines), partial(decode, type=readable(AgentStep))
+            steps, lambda: list(islice(lines, 2 + head.messages, None)), partial(_step, fold.messages)
         )
     return AgentState(fold, as_of=fold.updated_at)
-
-
-def _of_steps(lines: Iterable[bytes]) -> list[bytes]:
-    return [line for line in lines if line.startswith(_A_STEP)]
 
 
 SNAPSHOTS: SnapshotCodec[AgentState] = SnapshotCodec(FORMAT, _dump, _load)

@@ -6,10 +6,12 @@ from pathlib import Path
 import msgspec
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.log import Log
 from tests.golden.streams import FOLDER, folds, read
 
 COMPLETED = FOLDER / "agent-v1-completed.jsonl"
@@ -61,18 +63,29 @@ def test_the_lines_of_steps_are_passed_over_until_somebody_looks_at_a_step(state
     assert lines.times == 2
 
 
-def test_a_step_stands_behind_the_messages_it_came_to(state: AgentState) -> None:
+def test_what_a_step_and_its_messages_say_is_written_once(state: AgentState) -> None:
     _, _, *lines = SNAPSHOTS.dump(state)
-    who = [(plain.get("role"), plain.get("number")) for plain in map(orjson.loads, lines)]
-    assert who == [
-        ("user", None),
-        ("assistant", None),
-        ("tool", None),
-        ("tool", None),
-        (None, 1),
-        ("assistant", None),
-        (None, 2),
-    ]
+    assert ["role" in plain for plain in map(orjson.loads, lines)] == [True] * 5 + [False] * 2
+    text = b"\n".join(lines)
+    assert [text.count(said) for said in (b"Let me see.", b'{"amount":7}', b'"paid 7"')] == [1, 1, 1]
+
+
+def test_a_step_that_says_something_else_than_its_messages_is_written_whole(state: AgentState) -> None:
+    first, *_ = state.steps
+    assert first.reply is not None
+    call, *calls = first.tool_executions
+    for changed in (
+        replace(first, tool_executions=(replace(call, call=replace(call.call, arguments={"by": "hand"})), *calls)),
+        replace(first, tool_executions=(replace(call, text="not what the model was shown"), *calls)),
+        replace(first, tool_executions=(replace(call, result=None), *calls)),
+        replace(first, reply=replace(first.reply, parts=()), tool_executions=()),
+        replace(first, reply=None),
+    ):
+        fold = state.fold.copied()
+        assert fold.execution is not None
+        fold.execution.steps = Log([changed])
+        loaded = SNAPSHOTS.load(SNAPSHOTS.dump(AgentState(fold, as_of=state.as_of)))
+        assert list(loaded.steps) == [changed]
 
 
 @pytest.mark.parametrize("stream", sorted(FOLDER.glob("*.jsonl")), ids=lambda stream: stream.stem)
