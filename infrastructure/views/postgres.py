@@ -61,12 +61,15 @@ _OF_BOOKS = {
 
 
 class PostgresViews:
-    """A database, to write to and to read. Without another word, a reader finds the tables of `schema`."""
+    """A database, to write to and to read. Without another word, a reader finds the tables of `schema`.
+
+    While somebody reads, nobody replaces the view `kept`.
+    """
 
     sql = POSTGRES
 
-    def __init__(self, connections: PostgresConnections, schema: str) -> None:
-        self._connections, self._schema = connections, schema
+    def __init__(self, connections: PostgresConnections, schema: str, kept: str | None = None) -> None:
+        self._connections, self._schema, self._kept = connections, schema, kept
 
     def write(self, work: Callable[[Statements], T]) -> T:
         """Return `work(statements)`, as a whole or not at all."""
@@ -92,6 +95,10 @@ class PostgresViews:
         def whole(connection: Connection) -> T:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                if self._kept is not None:
+                    # Before the instant is chosen, which the next statement does. A view that is replaced after it
+                    # would show tables whose rows are younger than that instant, and so none.
+                    connection.execute(f"LOCK TABLE {self._kept} IN ACCESS SHARE MODE".encode())
                 statements = _PostgresStatements(connection, self._schema, until)
                 statements.ask(_SETTINGS, self._schema, None if until is None else _milliseconds(until.seconds))
                 return work(statements)
@@ -152,6 +159,8 @@ class PostgresSeries:
         self._connections = PostgresConnections(address, durability="normal", patience=patience, read_only=read_only)
         self._base = "steptrail_views"
         self._database = PostgresViews(self._connections, self._base)
+        # All public views are replaced together.
+        self._public = PostgresViews(self._connections, self._base, kept=f"{self._base}.projections")
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
 
@@ -217,7 +226,7 @@ class PostgresSeries:
 
     def public(self, number: int) -> Database:
         """Return where the public views are read, whatever their generation is by then."""
-        return self._database
+        return self._public
 
     def publish(self, number: int, faces: Sequence[Face]) -> None:
         """Give readers of a generation these public views, unless they look at another one.

@@ -1,17 +1,21 @@
 """The public views, and questions in SQL to them."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from steptrail.domain.errors import QueryRefused, StoreTooNew
-from steptrail.infrastructure.views import database
+from steptrail.infrastructure.views import database, postgres
+from steptrail.infrastructure.views.database import Answer
 from steptrail.projections.kernel.face import Face
+from steptrail.projections.kernel.table import Scalar
 from tests.harness.postgres_server import PostgresServer
 from tests.views.counting import Counting, note
 from tests.views.kit import FACE, viewed
 
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
@@ -200,6 +204,33 @@ async def test_readers_see_whole_generations_and_no_error_while_they_are_rebuilt
             await views.rebuild()
         is_over.set()
         assert min(await asking) > 0
+
+
+async def test_a_question_that_was_begun_before_a_rebuild_finds_rows_though_it_reads_its_first_view_after_it(
+    postgres_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, goes_on = threading.Event(), threading.Event()
+    ask = postgres._PostgresStatements.ask
+
+    def held_up(statements: postgres._PostgresStatements, text: str, *values: Scalar) -> Answer:
+        if "FROM listed" in text:
+            has_begun.set()
+            goes_on.wait(60)
+        return ask(statements, text, *values)
+
+    async with viewed(postgres_url) as (store, views), viewed(postgres_url) as (_, others):
+        await note(store, "agent:a", 1, 2)
+        await views.catch_up()
+        monkeypatch.setattr(postgres._PostgresStatements, "ask", held_up)
+        asked = asyncio.create_task(others.sql("SELECT sum FROM streams", [], seconds=60, most=10))
+        await asyncio.to_thread(has_begun.wait, 60)
+        rebuilt = asyncio.create_task(views.rebuild())
+        while not rebuilt.done() and postgres_server.execute(WAITING) == [(0,)]:
+            await asyncio.sleep(0.01)
+        goes_on.set()
+        found, as_of = await asked
+        assert (found.rows, as_of.position) == ([(3,)], 2)
+        await rebuilt
 
 
 async def test_a_newer_face_is_shown_and_is_not_taken_away_by_an_older_version(store_url: str) -> None:
