@@ -285,7 +285,7 @@ class RecordedRun:
 def _rests(state: AgentState) -> bool:
     """Tell whether no process had anything to do. An answer ends a wait and leaves the clock of the step stopped."""
     step = state.fold.step
-    return state.phase in _AT_REST or (step is not None and step.since is None)
+    return state.phase in _AT_REST or (step is not None and step.clock.since is None)
 
 
 def _waits_for_a_retry(state: AgentState) -> bool:

@@ -21,9 +21,9 @@ def deadline_of(execution: ExecutionFold, step: StepFold | None, now: int) -> De
     """
     limits, first = execution.agent.limits, None
     if (wall := limits.binding("timeout")) is not None:
-        first = Deadline(now + _microseconds(wall) - execution.wall_us(now), CutBy.TIMEOUT)
+        first = Deadline(now + _microseconds(wall) - execution.wall.us(now), CutBy.TIMEOUT)
     if (active := limits.binding("cumulative_timeout")) is not None:
-        spent = execution.active_us + (step.active_us(now) if step is not None else 0)
+        spent = execution.active_us + (step.clock.us(now) if step is not None else 0)
         at = now + _microseconds(active) - spent
         if first is None or at < first.at:
             first = Deadline(at, CutBy.CUMULATIVE_TIMEOUT)

@@ -175,7 +175,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
         raise CommandRejected("resume", state.agent_id, "no execution is open: its last one has finished")
     ended_by = command.ended_by or _how_the_segment_ended(state)
     step = state.fold.step
-    since = step.since if step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else None
+    since = step.clock.since if step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else None
     differs = command.agent.fingerprint != execution.agent.fingerprint
     return (
         ExecutionResumed(
@@ -204,7 +204,7 @@ def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
         return _AT_REST[state.phase]
     step = state.fold.step
     # A verdict ends the wait, but the clock of the step stays stopped until the next segment.
-    waited = state.phase is Phase.WAITING or (step is not None and step.since is None)
+    waited = state.phase is Phase.WAITING or (step is not None and step.clock.since is None)
     return SegmentEnd.WAIT if waited else SegmentEnd.CRASH
 
 

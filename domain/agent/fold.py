@@ -21,6 +21,7 @@ from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
@@ -40,7 +41,7 @@ class ForkRef(Value, frozen=True):
 
 
 class StepFold(Struct):
-    """The open step. Its active time is `counted_us` and the time since `since`, which is None while the clock stands.
+    """The open step. Its `clock` shows its active time.
 
     `forbidden_by` is the name of the hook before or after the model call that forbade to go on with the step.
     `output_mode` is the way in which the model call asks for an answer of a type, and `output` is the verdict on it.
@@ -49,8 +50,7 @@ class StepFold(Struct):
 
     number: int
     started_at: int
-    since: int | None
-    counted_us: int = 0
+    clock: Clock
     inference_attempt: int = 0
     model: str = ""
     inference_in_doubt: bool = False
@@ -66,26 +66,9 @@ class StepFold(Struct):
     output: StepOutput | None = None
     is_told_in_a_message: bool = False
 
-    def running_us(self, now: int) -> int:
-        """Return the microseconds up to `now` that are not counted yet; 0 in a pause or a wait."""
-        return max(0, now - self.since) if self.since is not None else 0
-
-    def active_us(self, now: int) -> int:
-        """Return the step's active time in microseconds at `now`."""
-        return self.counted_us + self.running_us(now)
-
-    def stop_clock(self, at: int) -> None:
-        """Count the time up to `at`, and stop the clock."""
-        self.counted_us, self.since = self.active_us(at), None
-
-    def put_forward(self, to: int) -> None:
-        """Let the clock stand at an instant until that is over. A clock that does not run, or is past it, stays."""
-        if self.since is not None and self.since < to:
-            self.counted_us, self.since = self.active_us(to), to
-
 
 class ExecutionFold(Struct):
-    """The open execution, or the last one. Its wall time is `wall_counted_us` and what has passed since `wall_from`.
+    """The open execution, or the last one. The clock `wall` shows its wall time since the start or the last resume.
 
     `input` is the message that it answers. A retry has the input of the execution `retry_of`. `waits` says the same as
     `wait` in the terms of the kernel; an answered wait stays in it until a process goes on with the session.
@@ -103,8 +86,7 @@ class ExecutionFold(Struct):
     key: str | None
     agent: AgentSnapshot
     started_at: int
-    wall_from: int
-    wall_counted_us: int = 0
+    wall: Clock
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
     usage: Usage = Usage()
     usage_below: Usage = Usage()
@@ -139,15 +121,6 @@ class ExecutionFold(Struct):
     answer_due: bool = False
     context: JsonValue = None
     unopened: int = 0
-
-    def wall_us(self, now: int) -> int:
-        """Return the wall time in microseconds at `now`, since the start or the last resume."""
-        return self.wall_counted_us + max(0, now - self.wall_from)
-
-    def put_forward(self, to: int) -> None:
-        """Let the wall clock stand at an instant until that is over; one that is past it stays."""
-        if self.wall_from < to:
-            self.wall_counted_us, self.wall_from = self.wall_us(to), to
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Add a bill: the tokens, and the part of them for each model, as far as the models are known."""
@@ -217,9 +190,9 @@ class SessionFold(Struct):
         no more time for the run, or microseconds would decide whether it does one thing more.
         """
         if deadline is not None and self.execution is not None:
-            self.execution.put_forward(deadline)
+            self.execution.wall = self.execution.wall.put_forward(deadline)
             if self.step is not None:
-                self.step.put_forward(deadline)
+                self.step.clock = self.step.clock.put_forward(deadline)
 
     def copied(self) -> "SessionFold":
         """Return a copy that can be changed without changing this one."""

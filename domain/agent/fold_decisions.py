@@ -39,7 +39,7 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
         decided, execution.guard_votes = execution.guard_votes, ()
         if event.should_continue:
             if execution.wait is not None and fold.step is not None:
-                fold.step.stop_clock(at)
+                fold.step.clock = fold.step.clock.stopped(at)
             return
         execution.wait, execution.waits = None, ()
     elif event.phase == "stop":
@@ -63,7 +63,7 @@ def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
         fold.execution.productive = True
         fold.execution.unopened += event.kind == "resources"
     if fold.step is not None:
-        fold.step.stop_clock(at)
+        fold.step.clock = fold.step.clock.stopped(at)
 
 
 @DECISION_HANDLERS.of(WaitEnded)
@@ -71,8 +71,8 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.execution is None:
         return
     # A person's verdict comes while no process runs the session: the clock starts with the next segment.
-    if fold.step is not None and fold.step.since is None and not event.is_verdict:
-        fold.step.since = at
+    if fold.step is not None and not event.is_verdict:
+        fold.step.clock = fold.step.clock.started(at)
     wait, fold.execution.wait = fold.execution.wait, None
     fold.execution.waits = answered(fold.execution.waits, at) if event.is_verdict else ()
     fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}

@@ -220,7 +220,7 @@ def step_completed(execution: ExecutionFold, step: StepFold, now: int) -> StepCo
     """Return the end of the step at `now`."""
     return StepCompleted(
         number=step.number,
-        duration_seconds=step.active_us(now) / 1e6,
+        duration_seconds=step.clock.us(now) / 1e6,
         errors=len(errors_of(step)),
         cost=execution.cost,
     )
@@ -228,5 +228,5 @@ def step_completed(execution: ExecutionFold, step: StepFold, now: int) -> StepCo
 
 def paused(step: StepFold | None, now: int, *, by: str, reason: str | None) -> ExecutionPaused:
     """Return the event that ends the segment at `now`, with the uncounted active time of the open step."""
-    seconds = step.running_us(now) / 1e6 if step is not None else 0.0
+    seconds = step.clock.running_us(now) / 1e6 if step is not None else 0.0
     return ExecutionPaused(by=by, reason=reason, step_seconds=seconds)

@@ -48,7 +48,7 @@ class AgentState(StreamState[SessionFold]):
         """Return the state as it will be at `until` if the run only waits. The clock of an open step stands still."""
         fold = self._fold.copied()
         if fold.step is not None:
-            fold.step.stop_clock(self.as_of)
+            fold.step.clock = fold.step.clock.stopped(self.as_of)
         return AgentState(fold, as_of=until)
 
     def __eq__(self, other: object) -> bool:
@@ -222,7 +222,7 @@ class AgentState(StreamState[SessionFold]):
         execution = self._fold.execution
         if execution is None:
             return seconds_between(self._fold.created_at, self.as_of) if self._fold.version else 0.0
-        return execution.wall_us(self.as_of) / 1e6
+        return execution.wall.us(self.as_of) / 1e6
 
     @property
     def cumulative_execution_seconds(self) -> float:
@@ -230,7 +230,7 @@ class AgentState(StreamState[SessionFold]):
         execution, step = self._fold.execution, self._fold.step
         if execution is None:
             return 0.0
-        return (execution.active_us + (step.active_us(self.as_of) if step else 0)) / 1e6
+        return (execution.active_us + (step.clock.us(self.as_of) if step else 0)) / 1e6
 
     @property
     def consecutive_failures(self) -> int:

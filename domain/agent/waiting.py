@@ -27,4 +27,4 @@ def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
     wall = execution.agent.limits.binding("timeout")
     if wall is None or not is_short_wait(execution.agent.limits, until, now):
         return False
-    return execution.wall_us(until) / 1e6 >= wall
+    return execution.wall.us(until) / 1e6 >= wall

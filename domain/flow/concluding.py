@@ -65,9 +65,9 @@ def time_left_us(run: RunFold, graph: Graph, task: Task, now: int) -> int | None
     """
     outer, visit = graph.node(task.node), run.open[task.node]
     node = working_node(outer, task.item)
-    left = [] if node.timeout is None else [round(node.timeout * 1e6) - task.clock_us(now)]
+    left = [] if node.timeout is None else [round(node.timeout * 1e6) - task.clock.us(now)]
     if task.item is not None and outer.timeout is not None:
-        left.append(round(outer.timeout * 1e6) - visit.clock_us(now))
+        left.append(round(outer.timeout * 1e6) - visit.clock.us(now))
     return min(left, default=None)
 
 
@@ -185,7 +185,7 @@ def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> Flow
     if failed is None:
         if visit.ended_items == visit.items:
             return _held_after(run, visit) or RecordEvents((_completed_map(graph, visit),))
-        if node.timeout is None or visit.clock_us(now) < round(node.timeout * 1e6):
+        if node.timeout is None or visit.clock.us(now) < round(node.timeout * 1e6):
             return None
         late = f"its items did not end within {text_of(node.timeout)} s"
         failed = Failure(FailureClass.TIMEOUT, late, task.attempt)

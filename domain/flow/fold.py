@@ -19,6 +19,7 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
 from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
@@ -45,9 +46,9 @@ class VisitFold(Struct):
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
     `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
-    what was told of these; those of the visit itself are under `THE_VISIT`. The clock of the timeout of a map has
-    counted `used_us` and runs since `since`, which is while that of any of its items does. `may_begin` and `may_end`
-    are what a person said of a map.
+    what was told of these; those of the visit itself are under `THE_VISIT`. `clock` shows how much of the timeout of a
+    map is used, and runs while that of any of its items does. `may_begin` and `may_end` are what a person said of a
+    map.
     """
 
     node: str
@@ -67,14 +68,9 @@ class VisitFold(Struct):
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
-    used_us: int = 0
-    since: int | None = None
+    clock: Clock = Clock()
     may_begin: bool = False
     may_end: bool = False
-
-    def clock_us(self, now: int) -> int:
-        """Return how much of the timeout of a map is used at `now`, in microseconds."""
-        return self.used_us + (max(0, now - self.since) if self.since is not None else 0)
 
 
 class RunFold(Struct):
@@ -88,7 +84,7 @@ class RunFold(Struct):
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
     have failed, and whose tries were cut off or had no end: the run went on without them. `unopened` counts the waits
-    for resources in a row.
+    for resources in a row. The clock `active` shows the time in which any node ran.
     """
 
     id: str
@@ -116,8 +112,7 @@ class RunFold(Struct):
     order: int = 0
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
-    active_us: int = 0
-    active_since: int | None = None
+    active: Clock = Clock()
     ended_by: EndedBy | None = None
     ending_at: int = 0
     stop_request: Request | None = None
@@ -147,11 +142,9 @@ class RunFold(Struct):
         visit = self.open.get(node)
         if visit is None or visit.items is None:
             return
-        runs = any(task.since is not None for task in self.tasks.values() if task.node == node)
-        if runs and visit.since is None:
-            visit.since = at
-        elif not runs and visit.since is not None:
-            visit.used_us, visit.since = visit.clock_us(at if stopped_at is None else stopped_at), None
+        runs = any(task.clock.since is not None for task in self.tasks.values() if task.node == node)
+        clock = visit.clock
+        visit.clock = clock.started(at) if runs else clock.stopped(at if stopped_at is None else stopped_at)
 
     def held(self, visit: VisitFold) -> bool:
         """Tell whether a person is asked about a map itself, or has said that it is to be skipped."""
@@ -166,15 +159,6 @@ class RunFold(Struct):
         """Return the next number in the order of what becomes due or lands."""
         self.order += 1
         return self.order
-
-    def active_microseconds(self, now: int) -> int:
-        """Return the microseconds in which any node ran, as of `now`."""
-        return self.active_us + (max(0, now - self.active_since) if self.active_since is not None else 0)
-
-    def stop_clock(self, at: int) -> None:
-        """Count the active time up to `at`, and stop its clock."""
-        if self.active_since is not None:
-            self.active_us, self.active_since = self.active_microseconds(at), None
 
     def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> BilledUsage:
         """Add a bill to the run and to a visit, less what was `counted` of it before; return what was added."""

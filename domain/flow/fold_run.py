@@ -30,6 +30,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait, answered
+from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.keys import with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
@@ -82,13 +83,13 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
         return
     fold.remember(event.key, said(run.started), run.started.flow)
     # A segment that has crashed lived until its last event.
-    run.stop_clock(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
+    run.active = run.active.stopped(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
     for task in run.tasks.values():
-        task.stop_clock(fold.seen_at if task.phase is TaskPhase.RUNNING else at)
+        task.clock = task.clock.stopped(fold.seen_at if task.phase is TaskPhase.RUNNING else at)
         task.in_doubt = task.in_doubt or task.phase is TaskPhase.RUNNING
         task.phase = task_phase_after(task.phase, event, task.back_to)
         if task.phase is TaskPhase.RETRYING:
-            task.start_clock(at)
+            task.clock = task.clock.started(at)
     for node in run.open:
         run.follow_clock(node, at, fold.seen_at)
     run.options = event.options or run.options
@@ -125,14 +126,14 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.id, run.ordinal, run.key = event.execution_id, event.ordinal, event.key
     run.options = event.options or run.options
     run.started_at = run.wall_from = at
-    run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
+    run.active, run.retries = Clock(), run.retries + 1
     run.counts, run.unproductive_segments, run.productive, run.unopened = Layers(), 0, False, 0
     run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()
     for visit in run.open.values():
         run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
-        visit.used_us, visit.since, visit.may_begin, visit.may_end = 0, None, False, False
+        visit.clock, visit.may_begin, visit.may_end = Clock(), False, False
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
             task = Task(visit.node, visit.visit, item, order=run.next_order())
@@ -174,9 +175,9 @@ def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
     if (run := fold.execution) is None:
         return
     run.pause_request, run.paused, run.productive = None, Request(event.by, event.reason, at), True
-    run.stop_clock(at)
+    run.active = run.active.stopped(at)
     for task in run.tasks.values():
-        task.stop_clock(at)
+        task.clock = task.clock.stopped(at)
     for node in run.open:
         run.follow_clock(node, at)
 
@@ -212,7 +213,7 @@ def _with_answers(run: RunFold, at: int) -> tuple[Wait, ...]:
 def _execution_finished(fold: FlowFold, event: ExecutionFinished, at: int) -> None:
     if (run := fold.execution) is None:
         return
-    run.stop_clock(at)
+    run.active = run.active.stopped(at)
     run.finished, run.finished_at, run.wait, run.waits = event, at, None, ()
     run.tasks = {}
     # `version` still counts the events before this one.

@@ -92,7 +92,7 @@ def _moved(run: RunFold, task: Task, event: "_Tried | NodeEvaluated") -> None:
 
 def _rested(run: RunFold, at: int) -> None:
     if not any(task.phase is TaskPhase.RUNNING for task in run.tasks.values()):
-        run.stop_clock(at)
+        run.active = run.active.stopped(at)
 
 
 @TASK_HANDLERS.of(NodeAttemptStarted)
@@ -103,12 +103,11 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
     _moved(run, task, event)
     task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
     task.landing = task.retry = None
-    task.start_clock(at)
+    task.clock = task.clock.started(at)
     run.follow_clock(task.node, at)
     run.attempts += 1
     _begin_stream(run, task, event.stream_effect)
-    if run.active_since is None:
-        run.active_since = at
+    run.active = run.active.started(at)
 
 
 def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
@@ -127,7 +126,7 @@ def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
 def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
         run, task = ended
-        task.stop_clock(at)
+        task.clock = task.clock.stopped(at)
         if event.item is not None:
             _end_item(run, task, event, at)
         run.follow_clock(task.node, at)
@@ -174,7 +173,7 @@ def _interrupted(fold: FlowFold, event: NodeAttemptInterrupted, at: int) -> None
     _moved(run, task, event)
     task.landing = event if task.phase is TaskPhase.LANDED else None
     task.interruptions += 1
-    task.stop_clock(at)
+    task.clock = task.clock.stopped(at)
     run.follow_clock(task.node, at)
     visit = run.open.get(task.node)
     if visit is not None and task.effect is ToolEffect.UNSAFE:
@@ -194,7 +193,7 @@ def _suspended(fold: FlowFold, event: NodeAttemptSuspended, at: int) -> None:
     task.stream, task.until = event.stream, event.until
     _bill(run, task, event.usage)
     _moved(run, task, event)
-    task.stop_clock(at)
+    task.clock = task.clock.stopped(at)
     run.follow_clock(task.node, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
     run.productive = True
@@ -208,7 +207,7 @@ def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None
     run, task = found
     _moved(run, task, event)
     task.retry = event
-    task.start_clock(at)
+    task.clock = task.clock.started(at)
     run.follow_clock(task.node, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
@@ -231,7 +230,7 @@ def _evaluated(fold: FlowFold, event: NodeEvaluated, at: int) -> None:
 def _ask(fold: FlowFold, task: Task, at: int, event: ApprovalRequested | HumanRequested | StepHeld) -> None:
     task.back_to = task.phase
     task.phase = task_phase_after(task.phase, event, task.back_to)
-    task.stop_clock(at)
+    task.clock = task.clock.stopped(at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
 

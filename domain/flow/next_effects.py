@@ -127,7 +127,7 @@ def _limit(run: RunFold, now: int) -> LimitReached | None:
     if options.timeout is not None and now - run.wall_from >= round(options.timeout * 1e6):
         elapsed = f"{(now - run.wall_from) / 1e6:.3f}"
         return LimitReached(limit="timeout", scope="run", at_most=text_of(options.timeout), actual=elapsed)
-    active_us = run.active_microseconds(now)
+    active_us = run.active.us(now)
     if options.cumulative_timeout is not None and active_us >= round(options.cumulative_timeout * 1e6):
         active = f"{active_us / 1e6:.3f}"
         at_most = text_of(options.cumulative_timeout)
@@ -256,9 +256,9 @@ def _until(run: RunFold, graph: Graph, now: int) -> int | None:
     ends = [end for task in run.tasks.values() if (end := waiting_until(run, task)) is not None]
     ends += deadlines(run)
     for visit in run.open.values():
-        timeout = None if visit.since is None else graph.node(visit.node).timeout
-        if visit.since is not None and timeout is not None:
-            ends.append(visit.since + round(timeout * 1e6) - visit.used_us)
+        timeout = graph.node(visit.node).timeout
+        if timeout is not None and (end := visit.clock.reaches(round(timeout * 1e6))) is not None:
+            ends.append(end)
     return min((end for end in ends if end > now), default=None)
 
 
@@ -267,8 +267,9 @@ def deadlines(run: RunFold) -> list[int]:
     options, ends = run.options, list[int]()
     if options.timeout is not None:
         ends.append(run.wall_from + round(options.timeout * 1e6))
-    if options.cumulative_timeout is not None and run.active_since is not None:
-        ends.append(run.active_since + round(options.cumulative_timeout * 1e6) - run.active_us)
+    if options.cumulative_timeout is not None:
+        end = run.active.reaches(round(options.cumulative_timeout * 1e6))
+        ends += [end] if end is not None else []
     return ends
 
 

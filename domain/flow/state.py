@@ -102,7 +102,7 @@ class FlowState(StreamState[FlowFold]):
     @property
     def active_seconds(self) -> float:
         """The time of that execution in which any node ran."""
-        return self.run.active_microseconds(self.as_of) / 1e6 if self.run is not None else 0.0
+        return self.run.active.us(self.as_of) / 1e6 if self.run is not None else 0.0
 
     @property
     def elapsed_seconds(self) -> float:

@@ -24,6 +24,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.clock import Clock
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
@@ -85,10 +86,9 @@ class Task(Struct):
     """One thing that a run has open.
 
     `order` is the place in the order of what became due or landed. `attempt` is the number of the newest try.
-    `failures` counts those that failed, and `interruptions` those that were cut off. The clock of its timeout has
-    counted `used_us` and runs since `since`, or stands while that is None. `back_to` is the phase that a question
-    interrupted, `asked_at` the instant of the newest question or wait, `asked_at_version` the version of its event, and
-    `answered_at` the instant of the answer.
+    `failures` counts those that failed, and `interruptions` those that were cut off. `clock` shows how much of its
+    timeout is used. `back_to` is the phase that a question interrupted, `asked_at` the instant of the newest question
+    or wait, `asked_at_version` the version of its event, and `answered_at` the instant of the answer.
     `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
     person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
     the part of the bill of a stream below that is counted already. `begun_under` is the id under which the newest
@@ -107,8 +107,7 @@ class Task(Struct):
     effect: ToolEffect | None = None
     effect_id: str = ""
     in_doubt: bool = False
-    used_us: int = 0
-    since: int | None = None
+    clock: Clock = Clock()
     landing: Landing | None = None
     retry: NodeRetryScheduled | None = None
     stream: str | None = None
@@ -153,16 +152,3 @@ class Task(Struct):
         if self.begun_under is not None and self.goes_on_below:
             return self.begun_under
         return f"{effect}:r{retries}.{self.failures}" if retries or self.failures else effect
-
-    def clock_us(self, now: int) -> int:
-        """Return how much of the timeout of the node is used at `now`, in microseconds."""
-        return self.used_us + (max(0, now - self.since) if self.since is not None else 0)
-
-    def stop_clock(self, at: int) -> None:
-        """Count the time up to `at`, and stop the clock."""
-        self.used_us, self.since = self.clock_us(at), None
-
-    def start_clock(self, at: int) -> None:
-        """Let the clock run from `at` on, if it does not run yet."""
-        if self.since is None:
-            self.since = at

@@ -110,7 +110,7 @@ def execution_row(run: RunMemory) -> Row:
         "approvals": run.approvals,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "active_us": whole(run.active_at(at)),
+        "active_us": whole(run.active.us(at)),
         "wall_us": max(0, (at if run.ended_at is None else run.ended_at) - run.started_at),
         "idle_us": run.idle_us,
         "people_us": run.people_us,
@@ -137,7 +137,7 @@ def _failure_of(run: RunMemory) -> ErrorKind | None:
 def end_run(run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
     """End an execution, with its last row, and count it."""
     end_rest(run, moment, "finished")
-    run.active_us, run.active_since = run.active_at(moment.at), None
+    run.active = run.active.stopped(moment.at)
     run.standing, run.wait, run.finished, run.ended_at = None, None, event, moment.at
     run.version, run.at = moment.version, moment.at
     row = execution_row(run)
@@ -228,7 +228,7 @@ def _paused(memory: StreamMemory, event: ExecutionPaused, moment: RunMoment) -> 
     if (run := memory.run) is None:
         return
     run.standing = ExecutionStatus.PAUSED
-    run.active_us, run.active_since = run.active_at(moment.at), None
+    run.active = run.active.stopped(moment.at)
     is_for_people = event.by != CALLER
     begin_rest(run, RestMemory(moment.version, "pause", is_for_people, moment.at, by=event.by), moment)
 

@@ -41,7 +41,7 @@ def _resumed(memory: StreamMemory, event: stored.FlowResumed, moment: RunMoment)
         return
     # A segment that has crashed lived until its last event.
     lived_until = run.seen[1] if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else moment.at
-    run.active_us, run.active_since = run.active_at(lived_until), None
+    run.active = run.active.stopped(lived_until)
     if event.options is not None:
         run.prices = event.options.prices
     if run.standing is not None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import PriceTable
+from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
@@ -118,7 +119,7 @@ class RunMemory:
     Of an agent, `answers` is the name of the calls whose arguments are the answer, and `kinds_below` the kind of the
     streams that a tool runs. Of a workflow, `definition` is its text, and `visits` are those that have not ended well,
     by node; `bills` are the parts of the bills of streams below that are counted already, also in the execution that
-    this one retries. `active_since` is set while a node is at work.
+    this one retries.
     """
 
     stream: str
@@ -146,7 +147,7 @@ class RunMemory:
     errors: int = 0
     retries: int = 0
     approvals: int = 0
-    active_us: int = 0
+    active: Clock = field(default_factory=Clock)
     idle_us: int = 0
     people_us: int = 0
     own: Spending = field(default_factory=Spending)
@@ -162,13 +163,8 @@ class RunMemory:
     step: StepMemory | None = None
     newest_step: int = 0
     definition: str = ""
-    active_since: int | None = None
     visits: dict[str, VisitMemory] = field(default_factory=dict[str, VisitMemory])
     bills: dict[str, BilledUsage] = field(default_factory=dict[str, BilledUsage])
-
-    def active_at(self, at: int) -> int:
-        """Return the time in which it was at work, in microseconds, as of an instant."""
-        return self.active_us + (max(0, at - self.active_since) if self.active_since is not None else 0)
 
     @property
     def status(self) -> ExecutionStatus:

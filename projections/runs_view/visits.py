@@ -112,8 +112,7 @@ def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: Run
     }
     run.tool_calls += 1
     run.retries += event.attempt > 1 and not is_look
-    if run.active_since is None:
-        run.active_since = moment.at
+    run.active = run.active.started(moment.at)
     visit.row.update(attempts=_number(visit.row["attempts"]) + 1, effect=event.effect.value)
     moment.changes.put(TRIES, task.row)
     _put(run, visit, moment)
@@ -169,7 +168,7 @@ def _end_try(
     visit.row["active_us"] = whole(_number(visit.row["active_us"]) + micros(event.duration_seconds))
     _put(run, visit, moment)
     if not _is_at_work(run):
-        run.active_us, run.active_since = run.active_at(moment.at), None
+        run.active = run.active.stopped(moment.at)
     if isinstance(event, stored.NodeAttemptCompleted) and event.item is not None:
         del visit.tries[event.item]
 

@@ -140,7 +140,7 @@ async def test_nodes_beside_each_other_use_the_time_of_the_run_once() -> None:
         result = await trail.run(flow, session="f", options=RunOptions(cumulative_timeout=15.0))
     assert result.status is ExecutionStatus.COMPLETED
     assert result.state.run is not None
-    assert result.state.run.active_microseconds(clock.utc()) == 10_000_000
+    assert result.state.run.active.us(clock.utc()) == 10_000_000
 
 
 @pytest.mark.parametrize("held_up_by", ["no room", "a pause"])

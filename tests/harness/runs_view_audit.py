@@ -310,7 +310,7 @@ def agrees_with_the_flow(stream: str, records: Sequence[Recorded[Any]], tables: 
         tokens, nodes = tokens + _int(row["tree_tokens"]), nodes + _int(row["steps"])
         assert (row["ordinal"], row["name"], row["status"]) == (run.ordinal, state.name, state.status)
         assert (tokens, nodes) == (run.usage.total, run.finished_visits)
-        assert row["active_us"] == run.active_microseconds(state.as_of)
+        assert row["active_us"] == run.active.us(state.as_of)
         assert (row["started_at"], row["ended_at"]) == (run.started_at, run.finished_at)
         assert row["waits_for"] == (run.wait.kind if run.wait is not None else None)
         if run.finished is not None:

@@ -116,7 +116,7 @@ def test_a_resume_is_accepted_while_an_execution_is_open(where: str) -> None:
         ended_by = SegmentEnd.PAUSE
     elif where.startswith("waiting"):
         ended_by = SegmentEnd.WAIT
-    since = scenario.state.fold.step.since if scenario.state.fold.step else None
+    since = scenario.state.fold.step.clock.since if scenario.state.fold.step else None
     scenario.when(resume(scenario.state.agent or AGENT, last_seen=since or 0)).then(
         resumed(scenario.state.fold.segment + 1, ended_by, productive=was_productive(scenario.state, ended_by))
     )
