@@ -62,7 +62,8 @@ def _log(_: type, items: list[object]) -> object:
 _ENCODER = msgspec.json.Encoder(enc_hook=_items)
 
 
-def _dump(state: AgentState) -> list[bytes]:
+def lines_of(state: AgentState, *, whole: bool = False) -> list[bytes]:
+    """Return the lines of a state. `whole` lines of steps say what the messages say too."""
     fold, encode = state.fold, _ENCODER.encode
     steps: Log[AgentStep] = fold.execution.steps if fold.execution is not None else Log()
     execution = fold.execution and structs.replace(fold.execution, steps=Log())
@@ -80,7 +81,10 @@ def _dump(state: AgentState) -> list[bytes]:
 
     for line in fold.messages.encoded(0, written):
         lines.append(line)
-    lines.extend(steps.encoded(0, lambda step: encode(_shortened(step, said_at, fold.messages))))
+    if whole:
+        lines.extend(encode(_WrittenStep(step)) for step in steps)
+    else:
+        lines.extend(steps.encoded(0, lambda step: encode(_shortened(step, said_at, fold.messages))))
     return lines
 
 
@@ -142,5 +146,5 @@ def _load(lines: Iterable[bytes]) -> AgentState:
     return AgentState(fold, as_of=fold.updated_at)
 
 
-SNAPSHOTS: SnapshotCodec[AgentState] = SnapshotCodec(FORMAT, _dump, _load)
+SNAPSHOTS: SnapshotCodec[AgentState] = SnapshotCodec(FORMAT, lines_of, _load)
 """The codec of snapshots of a session."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
+from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS, lines_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import LARGEST, place_and_fault
 from steptrail.domain.camel_case import camel
@@ -34,7 +34,7 @@ class FullAgentStateSerializer:
     def serialize(self, state: AgentState) -> dict[str, JsonValue]:
         """Return the state as JSON values. Raises `ConfigurationError` for anything else."""
         a_kind_of(AgentState, state, "what is serialized")
-        head, fold, *lines = [msgspec.json.decode(line) for line in SNAPSHOTS.dump(state)]
+        head, fold, *lines = [msgspec.json.decode(line) for line in lines_of(state, whole=True)]
         whole = _spelt(fold, {})
         execution, step = whole["execution"], whole["step"]
         *_, ended, origins = head
@@ -43,14 +43,14 @@ class FullAgentStateSerializer:
             "parentAgentId": state.parent_agent_id,
             "status": state.status.value,
             **whole,
-            "messages": [line for line in lines if "role" in line],
+            "messages": [line for line in lines if isinstance(line, dict)],
             "endedAtVersion": ended,
             "origins": origins,
             "execution": None,
             "step": _spelt(step, {}) if isinstance(step, dict) else None,
         }
         if isinstance(execution, dict):
-            steps: list[JsonValue] = [line for line in lines if "role" not in line]
+            steps: list[JsonValue] = [line[0] for line in lines if isinstance(line, list)]
             document["execution"] = {**_spelt(execution, _EXECUTION), "stepExecutions": steps}
         return document
 
@@ -60,12 +60,11 @@ class FullAgentStateSerializer:
         if document.text("format") != FORMAT:
             raise InvalidStateData("format", f"{FORMAT!r}: another version of Steptrail wrote this")
         messages = [dict(each.data) for each in document.objects("messages")]
-        steps: list[_Object] = []
+        steps: list[list[_Object]] = []
         fold = _read(document, ("messages", "endedAtVersion", "origins", *_VIEW))
         if document.has("execution"):
             execution = document.object("execution")
-            # Some stores sort keys, and the number tells a step from a message.
-            steps = [{"number": each.count("number"), **each.data} for each in execution.objects("stepExecutions")]
+            steps = [[dict(each.data)] for each in execution.objects("stepExecutions")]
             fold["execution"] = _read(execution, ("stepExecutions",))
         if document.has("step"):
             fold["step"] = _read(document.object("step"), ())
@@ -110,6 +109,7 @@ def _read(given: Reader, without: tuple[str, ...]) -> _Object:
 
 def _place_of(error: Exception) -> str:
     place = place_and_fault(error)[0] if isinstance(error, msgspec.ValidationError) else ""
+    place = place.removeprefix("[0].")  # of the line of a step
     return "" if place.startswith("[") else camel(place)
 
 
