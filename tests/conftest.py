@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.harness.postgres_server import PostgresServer
+    from tests.harness.spare_databases import SpareDatabases
     from tests.harness.worker_pool import WorkerPool
 
 # What our own plugin has imported by now is too late for that, and asserts nothing.
@@ -80,18 +82,12 @@ def postgres_server() -> "Iterator[PostgresServer]":
 
 
 @pytest.fixture(scope="session")
-def spare_databases() -> list[str]:
-    """Databases that were used and emptied: making one costs more than most tests."""
-    return []
+def spare_databases(postgres_server: "PostgresServer") -> "Iterator[SpareDatabases]":
+    """The databases of that server which no test uses just now."""
+    from tests.harness.spare_databases import SpareDatabases
 
-
-_DROP_VIEWS = """
-DO $$ DECLARE name text; BEGIN
-    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname LIKE 'steptrail\\_%' LOOP
-        EXECUTE format('DROP SCHEMA %I CASCADE', name);
-    END LOOP;
-END $$
-"""
+    with closing(SpareDatabases(postgres_server)) as made:
+        yield made
 
 
 @pytest.fixture
@@ -110,24 +106,23 @@ def impatient(soon: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def postgres_database(postgres_server: "PostgresServer", spare_databases: list[str]) -> Iterator[str]:
+def postgres_database(spare_databases: "SpareDatabases") -> Iterator[str]:
     """The name of a database without a store, which a test has to itself."""
-    name = spare_databases.pop() if spare_databases else postgres_server.create_database()
-    yield name
-    postgres_server.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        "DROP SCHEMA IF EXISTS steptrail CASCADE",
-        _DROP_VIEWS,
-        database=name,
-    )
-    spare_databases.append(name)
+    with spare_databases.without_store() as name:
+        yield name
 
 
 @pytest.fixture
 def postgres_url(postgres_server: "PostgresServer", postgres_database: str) -> str:
     """The address of that database."""
     return postgres_server.url(postgres_database)
+
+
+@pytest.fixture
+def postgres_store_url(postgres_server: "PostgresServer", spare_databases: "SpareDatabases") -> Iterator[str]:
+    """The address of an empty store, which a test has to itself. It is there before the test opens it."""
+    with spare_databases.empty_store() as name:
+        yield postgres_server.url(name)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -140,7 +135,7 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the address of a store of the kind that a parameter names."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'runs.db'}"
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("postgres_store_url")
     return url
 
 

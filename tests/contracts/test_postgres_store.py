@@ -11,8 +11,8 @@ from steptrail.testing.store_contract import Opener, SharedStoreContract
 
 class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
     @pytest.fixture
-    def url(self, postgres_url: str) -> str:
-        return postgres_url
+    def url(self, postgres_store_url: str) -> str:
+        return postgres_store_url
 
     @pytest.fixture
     def opener(self, url: str) -> Opener:

@@ -64,7 +64,9 @@ def pass_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[None]]:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A store of each kind, with workers that look and workers that are woken."""
     store, _, engine = str(request.param).partition(", woken by ")
-    url = f"sqlite:///{tmp_path / 'runs.db'}" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    url = (
+        f"sqlite:///{tmp_path / 'runs.db'}" if store == "sqlite" else str(request.getfixturevalue("postgres_store_url"))
+    )
     mischief = Mischief()
     made: dict[str, Callable[[], Engine | None]] = {
         "": lambda: None,
