@@ -77,6 +77,16 @@ async def history(
     return whole
 
 
+async def records_between(store: EventStore, stream: str, after: int, upto: int) -> Sequence[Recorded[Event]]:
+    """Return the records of a stream after version `after`, up to version `upto`. A store may read fewer at a time."""
+    found: list[Recorded[Event]] = []
+    while after < upto:
+        stored = await store.read(stream, after=after, limit=upto - after)
+        found += stored.records
+        after = upto if stored.is_end else stored.head.version
+    return found
+
+
 async def history_of_types(
     machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, types: Sequence[str], *, at: int | None = None
 ) -> Sequence[Recorded[E]]:

@@ -20,6 +20,7 @@ from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
 from steptrail.projections.masking import Masking
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 _BATCH: Final = 500
@@ -114,7 +115,7 @@ async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[A
     if after >= side.last:
         return ()
     try:
-        return (await store.read(side.stream, after=after, limit=min(_BATCH, side.last - after))).records
+        return await records_between(store, side.stream, after, min(after + _BATCH, side.last))
     except CorruptRecord:
         return ()
 

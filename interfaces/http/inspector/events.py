@@ -12,6 +12,7 @@ from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.words import duration
 from steptrail.projections.masking import Masking
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 CHUNK: Final = 200
@@ -91,10 +92,9 @@ async def sound_events(
 ) -> tuple[Sequence[Recorded[Any]], CorruptRecord | None]:
     """Return some events of a stream, and the error for which they end before one that cannot be read."""
     try:
-        return (await store.read(stream, after=after, limit=limit)).records, None
+        return await records_between(store, stream, after, after + limit), None
     except CorruptRecord as error:
-        good = error.version - 1 - after
-        return (await store.read(stream, after=after, limit=good)).records if good > 0 else (), error
+        return await records_between(store, stream, after, error.version - 1), error
 
 
 def _tone(event: Event) -> str:
