@@ -105,13 +105,12 @@ class StreamCommands(Generic[S, C, E, F]):
             journal = await journal.reloaded()
         return journal.committed
 
-    async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> S:
+    async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> None:
         """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them.
 
-        `command` makes the command that opens it, from the digest of the last commit of that past. Returns the state of
-        the new stream. Raises `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or
-        when `into` exists; `SessionErased` when that was erased, or somebody erases this one meanwhile: then nothing is
-        opened.
+        `command` makes the command that opens it, from the digest of the last commit of that past. Raises
+        `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or when `into` exists;
+        `SessionErased` when that was erased, or somebody erases this one meanwhile: then nothing is opened.
         """
         store, prefix = self._env.store, self.machine.stream_prefix
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
@@ -133,5 +132,3 @@ class StreamCommands(Generic[S, C, E, F]):
                     raise SessionErased(stream, gone.by, gone.at, gone.reason) from error
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error
-        forked, _ = await fold_stream(self.machine, store, into)
-        return forked
