@@ -1,8 +1,9 @@
 """The events of a run on a page: a chunk of them, each with its number, on one line; and one of them whole."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord
@@ -15,6 +16,7 @@ from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
+T = TypeVar("T")
 CHUNK: Final = 200
 """How many events are on a page."""
 
@@ -63,7 +65,7 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
     after = (min(chosen or count, count) - 1) // CHUNK * CHUNK
     records, damage = await sound_events(store, stream, after, CHUNK)
     lines: list[Line] = []
-    for before, record in zip((None, *records), records, strict=False):
+    async for before, record in one_by_one(zip((None, *records), records, strict=False)):
         lines.append(
             Line(
                 version=record.version,
@@ -95,6 +97,13 @@ async def sound_events(
         return await records_between(store, stream, after, after + limit), None
     except CorruptRecord as error:
         return await records_between(store, stream, after, error.version - 1), error
+
+
+async def one_by_one(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield each item, and let others have the event loop before the next one: an event may be a megabyte of text."""
+    for item in items:
+        yield item
+        await asyncio.sleep(0)
 
 
 def _tone(event: Event) -> str:
