@@ -21,14 +21,13 @@ def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy 
 
     A call of a tool that is not recorded fails. A call beyond the run's limit of calls is cancelled. `cut_by`
     is the limit whose deadline has come, and then all calls are cancelled; None before that. Raises `ArgumentsAltered`
-    when any call of the step that is yet to start has other arguments than were recorded.
+    when any of them has other arguments than were recorded. Those of the other calls were checked with the segment.
     """
     execution, calls = state.execution, state.tool_executions
     if execution is None:
         return ()
-    for each in calls:  # checked for all before any starts, because the error would cut off those that run
-        if each.phase in CANCELLABLE and each.phase is not CallPhase.NEW:  # no digest of a new one is recorded yet
-            refuse_altered(each, state)
+    for position in positions:  # checked for all before any starts, because the error would cut off those that run
+        refuse_altered(calls[position], state)
     made, events = dict(execution.tool_calls), list[AgentEvent]()
     for position in positions:
         call = calls[position]

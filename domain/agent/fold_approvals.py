@@ -1,5 +1,7 @@
 """Fold handlers of approvals: a call is held, a person is asked about it, and the question is answered or expires."""
 
+from bisect import bisect_left
+
 from msgspec import structs
 
 from steptrail.domain.agent.events import (
@@ -11,6 +13,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import end_call, move_call
+from steptrail.domain.agent.ids import position_of
 from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.standing import answered
@@ -34,8 +37,8 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     fold.remember(event.key, f"approve {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is None:
         return
-    _answered(fold, event.approval_id, at)
     call, approval = asked
+    _end_wait(fold, call.position, approval.id, at)
     run = call.call
     if event.arguments is not None:
         run = structs.replace(run, arguments=event.arguments, raw=None)
@@ -49,8 +52,8 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
 def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
     fold.remember(event.key, f"deny {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is not None:
-        _answered(fold, event.approval_id, at)
         call, approval = asked
+        _end_wait(fold, call.position, approval.id, at)
         why = f": {event.reason}" if event.reason else ""
         text = f"This call was not run: {event.by} denied it{why}."
         end_call(
@@ -64,18 +67,30 @@ def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
         call, approval = asked
         text = "This call was not run: nobody approved it in time."
         end_call(fold, call.position, event, approval=structs.replace(approval, answer="expired"), text=text)
-        if (execution := fold.execution) is not None:
-            execution.waits = tuple(wait for wait in execution.waits if wait.id != event.approval_id)
+        _end_wait(fold, call.position, approval.id)
 
 
-def _answered(fold: SessionFold, approval_id: str, at: int) -> None:
-    if fold.execution is not None:
-        fold.execution.waits = answered(fold.execution.waits, at, approval_id)
+def _end_wait(fold: SessionFold, position: int, approval_id: str, answered_at: int | None = None) -> None:
+    """Mark the wait for an approval as answered, or leave it out when it was not.
+
+    The waits for approvals are in the order of the calls, so one is found without a look at all of them.
+    """
+    if (execution := fold.execution) is None:
+        return
+    waits = execution.waits
+    place = bisect_left(waits, position, key=lambda wait: position_of(wait.id))
+    if wait := next((each for each in waits[place : place + 1] if each.id == approval_id), None):
+        left = () if answered_at is None else answered((wait,), answered_at)
+        execution.waits = (*waits[:place], *left, *waits[place + 1 :])
 
 
 def _asked_about(fold: SessionFold, approval_id: str) -> tuple[ToolExecution, Approval] | None:
-    """Return the call that waits for this approval, and the approval; None when no call waits for it."""
-    for call in fold.step.calls if fold.step is not None else ():
+    """Return the call that waits for this approval, and the approval; None when no call waits for it.
+
+    An approval has the id of the call's effect, so the call is found without a look at all of them.
+    """
+    position = position_of(approval_id)
+    for call in fold.step.calls[position : position + 1] if fold.step is not None and position >= 0 else ():
         if (approval := call.open_approval) is not None and approval.id == approval_id:
             return call, approval
     return None

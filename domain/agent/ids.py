@@ -35,6 +35,14 @@ def effect_id(execution: str, step: int, position: int) -> str:
     return f"{execution}:{step}:{position}"
 
 
+def position_of(effect: str) -> int:
+    """Return the position of the tool call whose effect has this id; -1 for a text that is no such id."""
+    try:
+        return int(effect.rpartition(":")[2])
+    except ValueError:
+        return -1
+
+
 def is_effect_of(session: str, effect: str) -> bool:
     """Tell whether an effect is one of the session. A fork has effects of its source in its past."""
     return effect.startswith(f"{session}:")

@@ -57,13 +57,14 @@ def _note_late(run: RunFold, graph: Graph, token: Token) -> None:
         run.late = run.late.set(number, graph.nodes[graph.sources[edge]].id)
 
 
-def _drop_views(run: RunFold) -> None:
-    """Drop the views that nobody can take any more."""
-    needed = {number for tokens in run.marking.tokens.values() for _, number in tokens}
-    needed.update(number for visit in run.open.values() for _, number in visit.inputs)
-    needed.update(run.ends, run.late)
-    for number in [number for number in run.views if number not in needed]:
-        del run.views[number]
+def _drop_views(run: RunFold, ended: VisitFold) -> None:
+    """Drop the views that nobody can take any more now that a visit has ended: of those that it took, and the first."""
+    taken = {0, *(number for _, number in ended.inputs)} & run.views.keys()
+    taken -= {number for tokens in run.marking.tokens.values() for _, number in tokens}
+    taken -= {number for visit in run.open.values() for _, number in visit.inputs}
+    for number in taken:
+        if number not in run.ends and number not in run.late:
+            del run.views[number]
 
 
 def _visit(run: RunFold | None, node: str, visit: int) -> VisitFold | None:
@@ -85,7 +86,7 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     for edge in enables:
         if run.marking.is_late(graph.targets[edge], view.past):
             _note_late(run, graph, (edge, visit.number))
-    _drop_views(run)
+    _drop_views(run, visit)
     run.finished_visits += 1
     run.productive = True
 

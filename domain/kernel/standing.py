@@ -48,12 +48,9 @@ class Wait(Value, frozen=True, kw_only=True):
     on: str | None = None
 
 
-def answered(waits: tuple[Wait, ...], at: int, only: str | None = None) -> tuple[Wait, ...]:
-    """Return the waits, those that are open marked as answered at `at` (microseconds of UTC): all, or `only` this."""
-    return tuple(
-        structs.replace(wait, answered_at=at) if wait.answered_at is None and only in {None, wait.id} else wait
-        for wait in waits
-    )
+def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:
+    """Return the waits, those that are open marked as answered at `at` (microseconds of UTC)."""
+    return tuple(structs.replace(wait, answered_at=at) if wait.answered_at is None else wait for wait in waits)
 
 
 class Standing(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from steptrail.domain.newest import Newest
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -88,8 +89,7 @@ async def fold_at(store: EventStore, stream: str, version: int, config: Broadcas
 
 
 async def _folded(store: EventStore, stream: str, begin: int, end: int, config: BroadcastConfig) -> StreamFolds | None:
-    stored = await store.read(stream, after=begin, limit=end - begin) if end > begin else None
-    records = stored.records if stored is not None else ()
+    records = await records_between(store, stream, begin, end)
     is_whole = not begin
     if is_whole and records and is_fork(stream, records[0]):
         begin, records = 1, records[1:]

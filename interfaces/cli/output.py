@@ -120,8 +120,8 @@ class Output:
 
 def printable(text: str) -> str:
     """Return the text with control characters, apart from line ends and tabs, made visible."""
-    if text.isprintable():
-        return text
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text  # nearly all are so, and to look at each of a million characters takes a second
     return "".join(c if _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
 
 

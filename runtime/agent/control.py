@@ -369,14 +369,12 @@ class SessionControl:
             for effect in due
         )
 
-    async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
+    async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> None:
         """Open the session `into`, which goes on from the first `at` events of this one, or from all of them.
 
         Raises `CommandRejected` when something is in flight at that version, or when `into` exists.
         """
-        return await self.stream.fork(
-            stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at
-        )
+        await self.stream.fork(stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at)
 
 
 def _beginning(agent: AnyAgent, told: Send, metadata: dict[str, JsonValue], worker: str | None) -> Start:

@@ -90,8 +90,10 @@ class Channel:
         self._key, self._kind = key, kind
         self._store, _, self._stream = key
         self._seats: dict[Seat, None] = {}
-        self._records: deque[tuple[int, Recorded[Event]]] = deque()
-        """The records that are kept, with the sizes of their events. The last one has version `_end`."""
+        self._records: deque[Recorded[Event]] = deque()
+        """The records that are kept. The last one has version `_end`."""
+        self._sizes: deque[int] = deque()
+        """The sizes of the first of them: of all but those of the newest page, which is kept whatever its size."""
         self._size, self._end = 0, 0
         self._growths, self._read_at = 1, 0
         self._watch: Watch | None = None
@@ -150,7 +152,7 @@ class Channel:
         kept = self._end - len(self._records)
         if not kept <= after < self._end:
             return ()  # there are none yet, or they are kept no more, because others were much quicker
-        records = [record for _, record in islice(self._records, after - kept, after - kept + _PAGE)]
+        records = list(islice(self._records, after - kept, after - kept + _PAGE))
         if len(self._seats) == 1 and records:
             self._drop_up_to(records[-1].version)
         return records
@@ -163,24 +165,34 @@ class Channel:
             # The number is taken before the stream is read. Whatever comes later changes it, or has been read.
             growths = self._growths
             stored = await self._store.read(self._stream, after=self._end, limit=_PAGE)
-            for record in stored.records:
-                size = len(msgspec.json.encode(record.event))
-                self._records.append((size, record))
-                self._size, self._end = self._size + size, record.version
+            older = len(self._records)
+            self._records.extend(stored.records)
+            if stored.records:
+                self._end = stored.records[-1].version
             if stored.is_end:
                 self._read_at = growths
-            while len(self._records) > max(len(stored.records), _MOST_RECORDS if self._size <= _MOST_BYTES else 0):
+            self._keep_sizes(older)
+            while self._sizes and (len(self._sizes) > _MOST_RECORDS or self._size > _MOST_BYTES):
                 self._drop_first()
 
+    def _keep_sizes(self, older: int) -> None:
+        """Measure the records before the newest page. Where all followers keep pace, there are none of these."""
+        for record in islice(self._records, len(self._sizes), older):
+            size = len(msgspec.json.encode(record.event))
+            self._sizes.append(size)
+            self._size += size
+
     def _drop_up_to(self, version: int) -> None:
-        while self._records and self._records[0][1].version <= version:
+        while self._records and self._records[0].version <= version:
             self._drop_first()
         if not self._records:
             # Nobody needs what comes before, which need not be read. A follower may claim more than there is.
             self._end = max(self._end, min(version, self._standing.version))
 
     def _drop_first(self) -> None:
-        self._size -= self._records.popleft()[0]
+        self._records.popleft()
+        if self._sizes:
+            self._size -= self._sizes.popleft()
 
     def _grown(self, version: int | None) -> None:
         if version is None or version > self._end:

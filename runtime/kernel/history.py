@@ -34,7 +34,7 @@ async def pages(
 ) -> AsyncGenerator[tuple[Sequence[Recorded[E]], StreamHead]]:
     """Yield the records of a stream in pages, from after `after` up to version `at`. Each page comes with its head.
 
-    A page has at most `most` records, and of a past that is shared at most 500.
+    A page has at most `most` records, and of a past that is shared at most 500; a commit that is longer is one page.
     The pages of a fork's past come before its own. If `after` is a head, and not just a version, the digests of all
     records are verified from there on. Raises `CorruptRecord`, also when the past that a fork names does not exist.
     """
@@ -60,7 +60,8 @@ async def _own_pages(
         version = after if isinstance(after, int) else after.version
         limit = most if at is None else min(most, at - version)
         stored = await store.read(stream, after=after, limit=limit)
-        yield typed_records(machine, stored.records[:limit]), stored.head
+        # After a head whole commits are read, of which one may be longer than a page, and go on behind version `at`.
+        yield typed_records(machine, stored.records if at is None else stored.records[: at - version]), stored.head
         if stored.is_end or (at is not None and stored.head.version >= at):
             return
         after = stored.head.version if isinstance(after, int) else stored.head
@@ -75,6 +76,16 @@ async def history(
         async for records, _ in pages(machine, store, stream, at=at, most=LARGE_PAGE):
             whole += records
     return whole
+
+
+async def records_between(store: EventStore, stream: str, after: int, upto: int) -> Sequence[Recorded[Event]]:
+    """Return the records of a stream after version `after`, up to version `upto`. A store may read fewer at a time."""
+    found: list[Recorded[Event]] = []
+    while after < upto:
+        stored = await store.read(stream, after=after, limit=upto - after)
+        found += stored.records
+        after = upto if stored.is_end else stored.head.version
+    return found
 
 
 async def history_of_types(

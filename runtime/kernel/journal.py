@@ -127,10 +127,14 @@ class Journal(Generic[S, E]):
         actor = environment.worker
         return cls(machine, environment, stream, state, head, actor=actor, snapshots=snapshots, on_commit=on_commit)
 
-    async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
-        """Return a journal of the stream as it is stored now, with an empty overlay. Only new events are folded."""
-        state, head, _ = await self._with_news()
-        self._snapshots.has_folded(state.version - self._committed.version)
+    async def reloaded(self, *, actor: str | None = None, seen: "Journal[S, E] | None" = None) -> "Journal[S, E]":
+        """Return a journal of the stream as it is stored now, with an empty overlay. Only new events are folded.
+
+        `seen` is another journal of the stream: what it has folded is not folded again.
+        """
+        known = self if seen is None or seen.committed.version < self._committed.version else seen
+        state, head, _ = await known._with_news()
+        known._snapshots.has_folded(state.version - known._committed.version)
         return Journal(
             self._machine,
             self._env,
@@ -138,7 +142,7 @@ class Journal(Generic[S, E]):
             state,
             head,
             actor=actor or self._actor,
-            snapshots=self._snapshots,
+            snapshots=known._snapshots,
             on_commit=self._on_commit,
         )
 

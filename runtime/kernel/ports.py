@@ -58,8 +58,8 @@ class EventStore(Protocol):
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         """Return the records after a version, at most `limit`; an unknown stream is empty.
 
-        If `after` is a head, whole commits are returned, at most `limit` records of them or one commit that is longer.
         With a limit they may be fewer, so that large ones are not all held at once: `is_end` says whether more follow.
+        If `after` is a head, whole commits are returned, at most `limit` records of them or one commit that is longer.
         Their digests are verified from that head on; everything that leads to an effect is read in this way. Raises
         `CorruptRecord`, and `StoreSetBack` where the stream is sound and has no such head.
         """

@@ -1,7 +1,9 @@
 """The commands to a stream that need no owner: each is one append, whether or not some process drives the stream."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased
 from steptrail.domain.kernel.commands import OwnersCommand
@@ -14,11 +16,26 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.journal import Journal, append, fold_stream
 from steptrail.runtime.kernel.kinds import not_found
+from steptrail.runtime.kernel.ports import EventStore
 
 S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
 E = TypeVar("E", bound=Event)
 F = TypeVar("F")
+
+
+class _Turn:
+    """Lets the commands of one event loop to one stream be stored one after the other, each on what came before it.
+
+    At the same moment all but one of them would be lost, and would read the others and try again.
+    """
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.newest: Journal[Any, Any] | None = None
+
+
+_turns: WeakValueDictionary[tuple[EventStore, asyncio.AbstractEventLoop, str], _Turn] = WeakValueDictionary()
 
 
 class StreamCommands(Generic[S, C, E, F]):
@@ -62,13 +79,17 @@ class StreamCommands(Generic[S, C, E, F]):
 
     async def append(self, journal: Journal[S, E], command: C | OwnersCommand) -> Journal[S, E]:
         """Store a command, and return a journal that holds its events. Raises `CommandRejected`."""
-        while True:
-            # Each try has a journal of its own: after a lost append the old one keeps the facts that were decided, and
-            # they would be stored beside those of the new decision.
-            journal_of_try = await journal.reloaded(actor=str(getattr(command, "by", "user")))
-            journal_of_try.record(*self.machine.decide(journal_of_try.committed, command))
-            if await journal_of_try.flush():
-                return journal_of_try
+        key = (self._env.store, asyncio.get_running_loop(), self.stream)
+        turn = _turns.setdefault(key, _Turn())
+        async with turn.lock:
+            while True:
+                # Each try has a journal of its own: after a lost append the old one keeps the facts that were decided,
+                # and they would be stored beside those of the new decision.
+                actor = str(getattr(command, "by", "user"))
+                journal_of_try = turn.newest = await journal.reloaded(actor=actor, seen=turn.newest)
+                journal_of_try.record(*self.machine.decide(journal_of_try.committed, command))
+                if await journal_of_try.flush():
+                    return journal_of_try
 
     async def append_until(self, command_for: Callable[[S], C | None]) -> S:
         """Store the command that is right for the state, until none is; return the state after it. Runs nothing."""
@@ -84,13 +105,12 @@ class StreamCommands(Generic[S, C, E, F]):
             journal = await journal.reloaded()
         return journal.committed
 
-    async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> S:
+    async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> None:
         """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them.
 
-        `command` makes the command that opens it, from the digest of the last commit of that past. Returns the state of
-        the new stream. Raises `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or
-        when `into` exists; `SessionErased` when that was erased, or somebody erases this one meanwhile: then nothing is
-        opened.
+        `command` makes the command that opens it, from the digest of the last commit of that past. Raises
+        `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or when `into` exists;
+        `SessionErased` when that was erased, or somebody erases this one meanwhile: then nothing is opened.
         """
         store, prefix = self._env.store, self.machine.stream_prefix
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
@@ -112,5 +132,3 @@ class StreamCommands(Generic[S, C, E, F]):
                     raise SessionErased(stream, gone.by, gone.at, gone.reason) from error
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error
-        forked, _ = await fold_stream(self.machine, store, into)
-        return forked

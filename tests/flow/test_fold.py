@@ -1,6 +1,9 @@
 """The fold takes any event at any time, and a worker that lost a run still says what its try came to."""
 
 import asyncio
+import gc
+import sys
+from types import FrameType
 
 import pytest
 from msgspec import structs
@@ -152,3 +155,29 @@ async def test_answers_that_come_too_late_or_to_nobody_are_refused() -> None:
 
 def test_a_failure_as_a_text_is_what_a_person_reads() -> None:
     assert (str(FAILED), str(structs.replace(FAILED, item=3))) == ("a: no", "a[3]: no")
+
+
+async def test_the_end_of_a_branch_costs_the_same_however_many_others_there_are() -> None:
+    called = list[int]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        called[-1] += event == "call"
+
+    for count in (50, 100, 200):
+        flow = Workflow("t").function("first", lambda _: 1)
+        for number in range(count):
+            flow = flow.function(f"n{number}", lambda _: 1).chain("first", f"n{number}")
+        async with trail_of() as trail:
+            await trail.run(flow.build(), session="f")
+            records = await trail.flow("f").events()
+        called.append(0)
+        gc.disable()  # what other tests left behind calls functions of its own when it is collected
+        sys.setprofile(note)
+        try:
+            state = FLOW.evolve_all(initial("f"), records)
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        assert state.run is not None
+        assert len(state.run.ends) == count
+    assert called[2] - called[1] < 2.2 * (called[1] - called[0])

@@ -10,7 +10,8 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.inspector import Access, inspector
-from steptrail.testing import ManualClock, ScriptedModel, call
+from steptrail.projections.questions import Question
+from steptrail.testing import ManualClock, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule
 from steptrail.workflow import RunOptions, Workflow
 from tests.inspector.test_pages import words
@@ -102,3 +103,14 @@ async def test_a_question_for_data_shows_what_the_data_must_fit() -> None:
         pages = [words((await client.get(page)).text) for page in ("/runs/flow:data", "/inbox")]
     for said in pages:
         assert '"pattern": "^[0-9]{5}$"' in said.partition("What the data must fit")[2]
+
+
+async def test_no_question_of_a_run_is_compared_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(one: Question, other: object) -> bool:
+        raise AssertionError((one, other))
+
+    async with asked() as (trail, _, client):
+        model = ScriptedModel([calls(*[("pay", SECRET)] * 3)])
+        await trail.run(AgentBuilder("cashier").with_model(model).with_tools(pay).build(), "Pay", session="three")
+        monkeypatch.setattr(Question, "__eq__", refused)
+        assert (await client.get("/runs/three")).status_code == 200

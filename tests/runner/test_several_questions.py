@@ -57,6 +57,16 @@ def ids(count: int) -> list[str]:
     return [f"s:1:1:{position}" for position in range(count)]
 
 
+async def test_of_more_questions_than_are_read_at_once_all_can_be_answered_and_run() -> None:
+    shop, count = Shop(), 501
+    agent = shop.builder(pays(count), "Done.").build()
+    async with trail_of() as trail:
+        asked = await trail.run(agent, "pay", session="s")
+        assert [approval.id for approval in asked.state.open_approvals] == ids(count)
+        last = await trail.session("s").approve(ids(count)[-1], by="ana")
+        assert [approval.id for approval in last.state.open_approvals] == ids(count)[:-1]
+
+
 async def test_one_is_approved_one_denied_one_expires_and_what_may_run_runs_once_no_question_is_open() -> None:
     shop, clock = Shop(), HandClock()
     async with trail_of(clock) as trail:

@@ -110,6 +110,46 @@ async def test_given_one_who_is_slow_then_no_more_than_a_thousand_records_are_ke
             seat.leave()
 
 
+@pytest.mark.parametrize(("count", "asks"), [(2, 0), (3, 1)])
+async def test_given_one_who_is_slow_then_a_megabyte_is_kept_for_him_beside_the_newest_page(
+    count: int, asks: int
+) -> None:
+    store, kind = Counting(), KINDS.of("agent:a")
+    assert kind is not None
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await run_at_once(trail, "a")
+        stored = len(await trail.session("a").events())
+        slow, quick = (
+            take_seat(store, "agent:a", kind, after=stored, wake=lambda: None, fail=lambda _: None) for _ in range(2)
+        )
+        slow.channel.watch()
+        for _ in range(count):
+            await note(store, "agent:a", Noted(text="x" * 600_000))
+            while not await quick.read():
+                await asyncio.sleep(0.01)
+        store.asked.clear()
+        assert [record.version for record in await slow.read()] == list(range(stored + 1, stored + 1 + count))
+        assert store.asked.count("agent:a") == asks
+        for seat in (slow, quick):
+            seat.leave()
+
+
+async def test_given_all_who_keep_pace_then_nothing_that_they_read_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steptrail.runtime.kernel.channel.msgspec", None)
+    store = Counting()
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await run_at_once(trail, "a")
+        followed = [trail.session("a").follow(forever=True) for _ in range(3)]
+        for following in followed:
+            await following.begin()
+        for _ in range(3):
+            await note(store, "agent:a", *[Noted()] * 3)
+            for following in followed:
+                await took(following, 3)
+        for following in followed:
+            await following.aclose()
+
+
 async def test_given_one_who_claims_to_have_more_than_there_is_then_the_others_are_told_of_all() -> None:
     store = Counting()
     async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:

@@ -57,16 +57,24 @@ class StreamRead:
 
 
 def read_stream(recorder: Recorder, stream: str, after: int, limit: int | None) -> StreamRead:
-    """Return the records after version `after`. Raises `CorruptRecord`."""
+    """Return the records after version `after`; with a limit they are fewer when their bodies are large.
+
+    Raises `CorruptRecord`.
+    """
     rows = recorder.select_rows(stream, after, limit)
+    is_end = limit is None or len(rows) < limit
     if rows and rows[-1][1] == Erased.TYPE:
         check_not_erased(recorder, stream)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     digest: bytes | None = None
-    fetch = recorder.auxiliary.body
+    fetch = _Bodies(recorder)
     with collector_off():
         for expected, row in enumerate(rows, after + 1):
+            if fetch.are_many and limit is not None:
+                del rows[len(records) :]
+                is_end = False
+                break
             version, topic, at, state, content = row[:5]
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
@@ -75,7 +83,7 @@ def read_stream(recorder: Recorder, stream: str, after: int, limit: int | None) 
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
             records.append(read_record(fetch, stream, version, topic, at, state, head, content))
-    if limit is not None and len(rows) == limit and rows and rows[-1][5] is None:
+    if not is_end and rows and rows[-1][5] is None:
         _check_claim(recorder, stream, records[-1], rows[-1][1])
     last = rows[-1][0] if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
@@ -85,7 +93,7 @@ def read_stream(recorder: Recorder, stream: str, after: int, limit: int | None) 
         head_of_last = StreamHead(last, digest)
     else:
         head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
-    return StreamRead(records, head_of_last, limit is None or len(rows) < limit)
+    return StreamRead(records, head_of_last, is_end)
 
 
 def read_sound(recorder: Recorder, stream: str, after: StreamHead, limit: int | None) -> StreamRead:

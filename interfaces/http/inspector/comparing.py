@@ -18,8 +18,10 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.interfaces.http.inspector.events import one_by_one
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
 from steptrail.projections.masking import Masking
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 _BATCH: Final = 500
@@ -84,29 +86,39 @@ class Comparison:
 
 async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -> Comparison:
     """Compare two executions event by event, up to some events behind the first difference."""
-    lines: list[ComparedLine] = []
-    first: ComparedLine | None = None
+    shown: list[tuple[Recorded[Any] | None, Recorded[Any] | None, bool]] = []
+    first: int | None = None
     changes: Sequence[ShownChange] = ()
     compared, hidden, behind = 0, 0, _AFTER
     while compared < _MOST and behind:
         pairs = list(zip_longest(*[await _read(store, side, compared) for side in (one, other)]))
         if not pairs:
             break
-        for left, right in pairs:
+        async for left, right in one_by_one(pairs):
             is_same = _sense(left) == _sense(right)
-            lines.append(ComparedLine(_line(one, left, masking), _line(other, right, masking), is_same))
+            shown.append((left, right, is_same))
             compared += 1
             if first is not None:
                 behind -= 1
                 if not behind:
                     break
             elif not is_same:
-                first, changes = lines[-1], _changes(masking, left, right)
-            elif len(lines) > _BEFORE:
+                first, changes = len(shown) - 1, _changes(masking, left, right)
+            elif len(shown) > _BEFORE:
                 hidden += 1
-                del lines[0]
-    is_cut = first is None and compared >= _MOST
-    return Comparison(first=first, compared=compared, lines=lines, hidden=hidden, is_cut=is_cut, changes=changes)
+                del shown[0]
+    lines = [
+        ComparedLine(_line(one, left, masking), _line(other, right, masking), is_same)
+        async for left, right, is_same in one_by_one(shown)
+    ]
+    return Comparison(
+        first=None if first is None else lines[first],
+        compared=compared,
+        lines=lines,
+        hidden=hidden,
+        is_cut=first is None and compared >= _MOST,
+        changes=changes,
+    )
 
 
 async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[Any]]:
@@ -114,7 +126,7 @@ async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[A
     if after >= side.last:
         return ()
     try:
-        return (await store.read(side.stream, after=after, limit=min(_BATCH, side.last - after))).records
+        return await records_between(store, side.stream, after, min(after + _BATCH, side.last))
     except CorruptRecord:
         return ()
 

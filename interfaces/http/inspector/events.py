@@ -1,8 +1,9 @@
 """The events of a run on a page: a chunk of them, each with its number, on one line; and one of them whole."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord
@@ -12,8 +13,10 @@ from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.words import duration
 from steptrail.projections.masking import Masking
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
+T = TypeVar("T")
 CHUNK: Final = 200
 """How many events are on a page."""
 
@@ -62,7 +65,7 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
     after = (min(chosen or count, count) - 1) // CHUNK * CHUNK
     records, damage = await sound_events(store, stream, after, CHUNK)
     lines: list[Line] = []
-    for before, record in zip((None, *records), records, strict=False):
+    async for before, record in one_by_one(zip((None, *records), records, strict=False)):
         lines.append(
             Line(
                 version=record.version,
@@ -91,10 +94,16 @@ async def sound_events(
 ) -> tuple[Sequence[Recorded[Any]], CorruptRecord | None]:
     """Return some events of a stream, and the error for which they end before one that cannot be read."""
     try:
-        return (await store.read(stream, after=after, limit=limit)).records, None
+        return await records_between(store, stream, after, after + limit), None
     except CorruptRecord as error:
-        good = error.version - 1 - after
-        return (await store.read(stream, after=after, limit=good)).records if good > 0 else (), error
+        return await records_between(store, stream, after, error.version - 1), error
+
+
+async def one_by_one(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield each item, and let others have the event loop before the next one: an event may be a megabyte of text."""
+    for item in items:
+        yield item
+        await asyncio.sleep(0)
 
 
 def _tone(event: Event) -> str:

@@ -11,7 +11,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.http.inspector.bodies import escaped
-from steptrail.interfaces.http.inspector.events import sound_events
+from steptrail.interfaces.http.inspector.events import one_by_one, sound_events
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -64,7 +64,7 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
         limit = min(_PART, end - last)
         records, damage = await sound_events(store, stream, last, limit)
         passed = last + limit if damage is None else damage.version
-        for record in records:
+        async for record in one_by_one(records):
             hit, looked_at = _hit(stream, record, masking, pattern)
             last, characters = record.version, characters + looked_at
             hits += [hit] if hit is not None else []

@@ -25,6 +25,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
 from steptrail.projections.masking import Masking
 from steptrail.projections.run_explanation import RunExplanation
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -140,7 +141,7 @@ async def _window(
     last = min(max(asked.until or end, begin), end)
     first = max(begin, last - WINDOW + 1)
     try:
-        records = (await store.read(stream, after=first - 1, limit=last - first + 1)).records
+        records = await records_between(store, stream, first - 1, last)
     except CorruptRecord:
         records = ()  # the page says so where the events stand
     return Window(
@@ -158,7 +159,7 @@ async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place
         return None
     after = max(0, version - _VOTES)
     try:
-        records: Sequence[Recorded[Any]] = (await store.read(stream, after=after, limit=version - after)).records
+        records: Sequence[Recorded[Any]] = await records_between(store, stream, after, version)
     except CorruptRecord:
         return None
     return decision_panel(records, version)

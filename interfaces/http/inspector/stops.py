@@ -7,6 +7,7 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.kinds import PROJECTIONS, StateStops
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 _PART: Final = 100
@@ -53,12 +54,12 @@ async def _before(store: EventStore, stream: str, at: int) -> AsyncIterator[Reco
         after = max(0, end - _PART)
         if end <= after:
             return
-        for record in reversed((await store.read(stream, after=after, limit=end - after)).records):
+        for record in reversed(await records_between(store, stream, after, end)):
             yield record
         end = after
 
 
 async def _behind(store: EventStore, stream: str, at: int, count: int) -> AsyncIterator[Recorded[Event]]:
     for after in range(at, min(count, at + _PART * _PARTS), _PART):
-        for record in (await store.read(stream, after=after, limit=_PART)).records:
+        for record in await records_between(store, stream, after, after + _PART):
             yield record

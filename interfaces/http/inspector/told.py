@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
@@ -21,6 +21,11 @@ from steptrail.projections.rendering import after_step, many, owner_text
 from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]
+
+_WITH_VALUES: Final = frozenset(
+    {"error", "lookedAt", "pausedBy", "rejectedAnswer", "shadowStops", "stopRequestedBy", "unpausedBy"}
+)
+"""What is shown as a fact and may hold values that are not to be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,7 @@ def told(stream: str, explained: RunExplanation, masking: Masking, store: str | 
     projections = PROJECTIONS.of(stream)
     asked = projections.questions(stream, explained.state) if projections is not None and is_newest else ()
     in_time = [each for each in asked if each.is_open_at(explained.state.as_of)]
-    expired = [each for each in asked if each not in in_time]
+    expired = [each for each in asked if not each.is_open_at(explained.state.as_of)]
     command = data.get("next")
     return Told(
         said=_said(status, data, in_time, expired, masking),
@@ -114,7 +119,9 @@ def _said(
 
 
 def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
-    shown: _Data = _object(masking.value(dict(data))) if masking.shows_values else {}
+    # The questions, of which there may be thousands, are shown on their own.
+    said: dict[str, JsonValue] = {key: value for key, value in data.items() if key in _WITH_VALUES}
+    shown: _Data = _object(masking.value(said)) if masking.shows_values else {}
     error = _object(shown.get("error"))
     if error:
         # A workflow tells the error of the node, and in it that of the code.

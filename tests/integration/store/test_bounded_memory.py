@@ -35,7 +35,9 @@ from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.archive import Archived, archive_streams, file_of
-from steptrail.runtime.kernel.history import pages
+from steptrail.runtime.agent.kind import KIND
+from steptrail.runtime.kernel.channel import take_seat
+from steptrail.runtime.kernel.history import pages, records_between
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 
@@ -149,10 +151,16 @@ async def test_what_is_read_at_once_is_few_records_when_they_are_large(tmp_path:
         async for records, end in pages(AGENT, store, STREAM, after=EMPTY_STREAM):
             versions += [record.version for record in records]
             ends.append(end)
+        follower = take_seat(store, STREAM, KIND, after=0, wake=lambda: None, fail=lambda _: None)
+        while records := await follower.read():
+            versions += [record.version for record in records]
+        follower.leave()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert versions == [*range(1, count + 1)] * 2
+    assert versions == [*range(1, count + 1)] * 3
+    records = await records_between(store, STREAM, 1, count - 1)
+    assert [record.version for record in records] == [*range(2, count)]
     assert ends[-1] == head
     assert peak < count * size / 2
     await store.close()

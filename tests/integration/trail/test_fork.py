@@ -12,8 +12,10 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.events import SessionForked, StepCompleted
 from steptrail.projections.stop_reasons import STOP_REASON_TYPES
 from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call
 from tests.harness.hands import by_hand
+from tests.trail.test_log_reader import Counting
 
 EFFECTS: list[str] = []
 CHAIN = 500
@@ -79,6 +81,17 @@ async def test_the_past_is_shared_and_not_copied(store_url: str) -> None:
         assert (await fork.state()).total_usage == (await trail.session("s").state()).total_usage
 
     await on_a_store(store_url, scenario)
+
+
+async def test_the_past_is_read_once() -> None:
+    store = Counting()
+    async with Steptrail(Environment(store=store)) as trail:
+        await trail.run(desk("Hello."), "hi", session="s")
+        store.asked.clear()
+        await trail.session("s").fork(session="f")
+        assert store.asked.count("agent:s") == 1
+        assert (await trail.session("f").state()).agent_id == "f"
+        assert [row.session_id for row in await trail.runs()] == ["f", "s"]
 
 
 async def test_a_session_can_be_forked_from_a_fork_any_number_of_times(store_url: str) -> None:

@@ -8,6 +8,7 @@ from steptrail.domain.agent.events import ToolCallCancelled, ToolExecutionFailed
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.digests import digest_of
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given
@@ -84,3 +85,20 @@ def test_another_try_is_no_other_call() -> None:
 )
 def test_a_call_for_which_no_time_is_left_is_not_started(cut_by: CutBy | None, word: str) -> None:
     assert comes_to(asking_for("look"), 0, cut_by=cut_by) == [word]
+
+
+def test_a_start_looks_at_the_arguments_of_what_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[str]()
+
+    def noted(value: JsonValue) -> str:
+        looked.append(digest_of(value))
+        return looked[-1]
+
+    count = 20
+    scenario = asking_for(*["look"] * count)
+    for position in range(count):
+        again = structs.replace(FIRST, position=position, arguments_digest=digest_of({"n": position}))
+        scenario = scenario.and_(again, cut_off(position, Then.RERUN))
+    monkeypatch.setattr("steptrail.domain.agent.step.digest_of", noted)
+    assert len(start_calls(scenario.state, (7,), cut_by=None)) == 1
+    assert len(looked) < 5

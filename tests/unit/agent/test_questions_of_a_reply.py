@@ -1,6 +1,10 @@
 """All calls of a reply that need a yes are asked about together, answered in any order, and then run in their order."""
 
+import gc
+import sys
+from collections.abc import Callable
 from itertools import permutations
+from types import FrameType
 
 import pytest
 
@@ -21,9 +25,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.agent.evolve import evolve_all
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.standing import standing, summary
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
@@ -328,3 +334,30 @@ def test_fifty_questions_are_one_commit_and_one_wait() -> None:
     for position in reversed(range(1, 50)):
         waits = waits.when(approve(waits, position)).then(granted(position))
     waits.when(approve(waits, 0)).then(granted(0), APPROVED)
+
+
+@pytest.mark.parametrize("answer", [granted, denied, expired])
+def test_an_answer_costs_the_same_however_many_other_calls_are_asked_about(
+    answer: Callable[[int], AgentEvent],
+) -> None:
+    asked = list[int]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        asked[-1] += event == "call"
+
+    for count in (50, 100, 200):
+        begun = waiting(*["pay"] * count).state
+        records = [Recorded(begun.version + 1 + n, begun.as_of, answer(n)) for n in reversed(range(count))]
+        asked.append(0)
+        gc.disable()  # what other tests left behind calls functions of its own when it is collected
+        sys.setprofile(note)
+        try:
+            ended = evolve_all(begun, records)
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        assert ended.open_approvals == ()
+        waits = ended.execution.waits if ended.execution is not None else ()
+        assert all(wait.answered_at == begun.as_of for wait in waits)
+        assert len(waits) == (0 if answer is expired else count)
+    assert asked[2] - asked[1] < 2.5 * (asked[1] - asked[0])

@@ -5,7 +5,9 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -191,3 +193,20 @@ def test_only_a_terminal_that_wants_no_json_is_shown_what_is_being_written() -> 
     assert not Output(Terminal(), None, as_json=True).shows_writing
     assert not Output(io.StringIO(), Terminal()).shows_writing
     assert not Output(None, None).shows_writing
+
+
+@pytest.mark.parametrize("show", [printable, one_line])
+def test_what_can_be_printed_is_not_looked_at_letter_by_letter(show: Callable[[str], str]) -> None:
+    calls, text = 0, "a line\n\tand another ☕\n" * 1000
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(note)
+    try:
+        shown = show(text)
+    finally:
+        sys.setprofile(None)
+    assert shown.split() == text.split()
+    assert calls < 5
