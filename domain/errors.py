@@ -377,6 +377,10 @@ class StoreFull(StoreUnavailable):
     """There is no space left where the store lies; nothing was written."""
 
 
+PASSING = (StoreAway, StoreFull, StoreLocked)
+"""With what a store refuses that it may do later: whoever has time waits."""
+
+
 class ConcurrencyConflict(StoreError):
     """Somebody else appended to the stream first; nothing was written."""
 
