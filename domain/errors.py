@@ -378,7 +378,7 @@ class StoreFull(StoreUnavailable):
 
 
 PASSING = (StoreAway, StoreFull, StoreLocked)
-"""With what a store refuses that it may do later: whoever has time waits."""
+"""The errors of a store that may do later what it refuses now. A process that has time waits."""
 
 
 class ConcurrencyConflict(StoreError):
