@@ -118,14 +118,16 @@ async def test_a_store_that_will_not_take_it_later_either_is_told_of_at_once() -
 
 
 async def test_what_has_not_met_the_outside_world_is_refused_at_once() -> None:
-    store = Interposed()
+    store, refused = Interposed(), list[Commit]()
 
     async def full(commit: Commit) -> None:
+        refused.append(commit)
         raise StoreFull("no space left")
 
     store.before_append = full
     with pytest.raises(StoreFull):
         await Steptrail(Environment(store=store)).run(Desk().agent(), "Pay.", session="s")
+    assert len(refused) == 1
 
 
 async def test_a_caller_that_is_cancelled_waits_no_longer_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
