@@ -1,7 +1,7 @@
 """A store that refuses what a model or a tool has done: the run keeps it, and stores it when that can be done."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,10 +18,12 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from steptrail.domain.flow.events import NodeAttemptCompleted
 from steptrail.domain.kernel.record import Commit
 from steptrail.runtime.kernel import journal
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.workflow import Workflow
 from tests.harness.scarce import largest_file
 from tests.processes.agents.interposed import Interposed
 
@@ -48,7 +50,7 @@ class Desk:
 
 
 class Refusing(Interposed):
-    """A store that refuses the end of a tool so many times."""
+    """A store that refuses the end of a tool, or of a node, so many times."""
 
     def __init__(self, error: StoreError, times: int) -> None:
         super().__init__()
@@ -56,7 +58,9 @@ class Refusing(Interposed):
         self.before_append = self._refuse
 
     async def _refuse(self, commit: Commit) -> None:
-        if self.left and any(isinstance(event, ToolExecutionCompleted) for _, event in commit.events):
+        if self.left and any(
+            isinstance(event, ToolExecutionCompleted | NodeAttemptCompleted) for _, event in commit.events
+        ):
             self.left -= 1
             self.refused.set()
             raise self.error
@@ -100,6 +104,23 @@ async def test_a_refusal_that_passes_repeats_nothing(refusal: type[StoreError]) 
     trail = Steptrail(Environment(store=store))
     assert (await trail.run(desk.agent(), "Pay.", session="s")).output == "It is paid."
     assert (desk.paid, store.left, await outcomes(trail)) == (1, 0, ["completed"])
+
+
+@pytest.mark.usefixtures("soon")
+async def test_nodes_that_have_ended_side_by_side_are_not_run_again() -> None:
+    paid: list[str] = []
+
+    def pays(what: str) -> Callable[[object], str]:
+        def node(envelope: object) -> str:
+            paid.append(what)
+            return what
+
+        return node
+
+    flow = Workflow("pay twice").function("tea", pays("tea")).function("milk", pays("milk")).build()
+    store = Refusing(StoreFull("no space left"), 3)
+    assert (await Steptrail(Environment(store=store)).run(flow, session="s")).status == "completed"
+    assert (sorted(paid), store.left) == (["milk", "tea"], 0)
 
 
 async def test_a_store_that_goes_on_refusing_is_told_of_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
