@@ -377,6 +377,10 @@ class StoreFull(StoreUnavailable):
     """There is no space left where the store lies; nothing was written."""
 
 
+PASSING = (StoreAway, StoreFull, StoreLocked)
+"""The errors of a store that may do later what it refuses now. A process that has time waits."""
+
+
 class ConcurrencyConflict(StoreError):
     """Somebody else appended to the stream first; nothing was written."""
 

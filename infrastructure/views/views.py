@@ -21,6 +21,7 @@ from steptrail.domain.errors import (
     SessionBusy,
     StoreDamaged,
     StoreError,
+    StoreFull,
     StoreIsStandby,
     StoreLocked,
     StoreReadOnly,
@@ -118,17 +119,17 @@ class Views:
             # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
             # not be read may be readable by now, where it was mended, or this is a newer version.
             if progress is None or progress.reached.position != end or progress.damaged:
-                async with self._lease(projection) as is_free:
-                    if is_free:
-                        # What others have applied is all there is on a server that may not be written by us, or where
-                        # somebody reads on and on. Who is at work on all of them applies the log too, or the next
-                        # question does.
-                        try:
+                # What others have applied is all there is on a server that may not be written by us, where there is no
+                # room, or where somebody reads on and on. Who is at work on all of them applies the log too, or the
+                # next question does.
+                try:
+                    async with self._lease(projection) as is_free:
+                        if is_free:
                             await self._apply(projection)
-                        except ViewsBusy:
-                            continue
-                        except (StoreLocked, StoreReadOnly) as error:
-                            self._unwritten.warn("the read models stay as they are counted: %s", error)
+                except ViewsBusy:
+                    continue
+                except (StoreFull, StoreLocked, StoreReadOnly) as error:
+                    self._unwritten.warn("the read models stay as they are counted: %s", error)
 
     async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""

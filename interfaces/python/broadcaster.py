@@ -15,13 +15,12 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import (
+    PASSING,
     ConfigurationError,
     CorruptRecord,
     DeliveryError,
     SessionErased,
-    StoreAway,
     StoreError,
-    StoreLocked,
     StoreSetBack,
 )
 from steptrail.domain.kernel.given import a_kind_of
@@ -188,7 +187,7 @@ class Broadcaster:
         async with AsyncExitStack() as block:
             follower = await self._again(
                 lambda: self._meanwhile(block.enter_async_context(self._follower), chunks, self._fold_of_store),
-                of=(StoreAway, StoreLocked),
+                of=PASSING,
             )
             self._is_at_work, self._position = True, follower.kept
             self._standby.clear()

@@ -14,13 +14,16 @@ from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
 from steptrail.domain.errors import (
+    PASSING,
     AppendOutcomeUnknown,
     ConcurrencyConflict,
     OwnershipLost,
     StoreError,
+    StoreReadOnly,
     StoreSetBack,
     shown,
 )
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
@@ -39,6 +42,11 @@ from steptrail.runtime.kernel.snapshots import Snapshots
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
+
+_PASSING = (*PASSING, StoreReadOnly, AppendOutcomeUnknown)
+"""With what a store does not take a commit that it may take later. It took another one of this run before."""
+_PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 30.0, 0.2, 5.0
+"""How long what has happened is offered to such a store again and again, and with which pauses: each twice as long."""
 
 _log, _store_log = logging.getLogger("steptrail.runs"), logging.getLogger("steptrail.store")
 
@@ -253,11 +261,12 @@ class Journal(Generic[S, E]):
         self._outcomes.append((event, call))
         self.record(event)
 
-    async def flush(self) -> bool:
+    async def flush(self, *, is_patient: bool = True) -> bool:
         """Store the overlay as one commit. Returns False if another process appended first: ask the machine anew then.
 
         Raises `NotOpened` if the overlay was to open our segment then, `OwnershipLost` if the other process is a new
-        owner, and store errors. A cancellation waits for the commit in flight.
+        owner, and store errors: half a minute later if it `is_patient` and the overlay holds what the outside world has
+        done, because nobody else knows of that. A cancellation waits for the commit in flight.
         """
         if self._lost is not None:
             raise self._lost
@@ -272,7 +281,7 @@ class Journal(Generic[S, E]):
         cancelled: asyncio.CancelledError | None = None
         try:
             try:
-                end = await self._append(commit)
+                end = await (self._append_in_the_end(commit) if is_patient else self._append(commit))
             except asyncio.CancelledError as error:
                 # The store knows by the commit id whether it was stored. A further cancellation does not stop the
                 # question.
@@ -328,6 +337,25 @@ class Journal(Generic[S, E]):
 
     async def _append(self, commit: Commit) -> StreamHead:
         return await append(self._store, self._stream, self._head, commit)
+
+    async def _append_in_the_end(self, commit: Commit) -> StreamHead:
+        """Append a commit, and offer what has happened again and again to a store that cannot take it now."""
+        try:
+            return await self._append(commit)
+        except _PASSING as error:
+            if not (self.owns_the_session and any(is_world_fact(event) for _, event in commit.events)):
+                raise
+            _log.warning("session %s waits for its store with what has happened: %s", id_of(self._stream), error)
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_SECONDS
+        ends = loop.time() + _PATIENCE_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                return await self._append(commit)
+            except _PASSING:
+                if loop.time() >= ends:
+                    raise
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def refresh(self) -> None:
         """Fold the events that others have appended, and add our facts after them again. Raises `OwnershipLost`."""

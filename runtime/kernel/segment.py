@@ -171,5 +171,5 @@ async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[
 async def _close(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
     while True:
         journal.record(*machine.decide(journal.peek(), Leave(at=journal.now())))
-        if await journal.flush():
+        if await journal.flush(is_patient=False):
             return

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -72,6 +73,33 @@ def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str,
     told = received(receiver)
     assert {span["span_id"]: span["parent_id"] for span in told} == spans
     assert {span["service"] for span in told} == {"x"}
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process is given a limit")
+def test_an_export_that_follows_goes_on_when_its_store_has_room_again(receiver: str, tmp_path: Path) -> None:
+    def run(session: str) -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
+            spans.update(span.span_id for span in spans_of(f"agent:{session}", trail.session(session).history()))
+
+    def wait() -> None:
+        while {span["span_id"] for span in received(receiver)} != spans:
+            assert following.poll() is None
+            time.sleep(0.05)
+
+    spans, store = set[str](), f"sqlite:///{tmp_path / 'runs.db'}"
+    run("before")
+    with followed(receiver, store, stderr=subprocess.PIPE) as following:
+        wait()
+        before = resource.prlimit(following.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+        run("meanwhile")
+        assert following.stderr is not None
+        assert b"a file may have 1 bytes at most" in following.stderr.readline()
+        resource.prlimit(following.pid, resource.RLIMIT_FSIZE, before)
+        run("after")
+        wait()
+        following.send_signal(signal.SIGTERM)
+        assert following.wait() == 0
 
 
 def test_an_export_that_follows_goes_on_when_the_server_of_the_store_is_back(receiver: str) -> None:

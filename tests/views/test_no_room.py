@@ -49,3 +49,15 @@ async def test_whoever_asks_again_and_again_without_room_collects_no_files_and_n
         assert open_after[1:] == open_after[:1] * 3
         assert not names(tmp_path / "runs.db-views")
         assert (await trail.views.stats()).total.runs == 1
+
+
+@pytest.mark.parametrize("room", [1, 60_000])
+async def test_what_was_counted_can_be_asked_for_where_there_is_no_room_to_count_on(tmp_path: Path, room: int) -> None:
+    """There is none for the lease of who counts, or none for the rows."""
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(desk("Found."), "hi", session="a")
+        assert (await trail.views.stats()).total.runs == 1
+        await trail.run(desk("Found."), "hi", session="b")
+        with largest_file(room):
+            assert (await trail.views.stats()).total.runs == 1
+        assert (await trail.views.stats()).total.runs == 2

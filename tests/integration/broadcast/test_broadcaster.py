@@ -10,7 +10,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, Broadcaster
-from steptrail.domain.errors import StoreAway
+from steptrail.domain.errors import PASSING, StoreError
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES
@@ -161,7 +161,10 @@ async def test_one_is_at_work_and_another_goes_on_where_it_was() -> None:
         assert by_session(second.durable) == {"b": told["b"]}
 
 
-async def test_one_that_stands_by_goes_on_standing_by_when_the_store_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refusal", PASSING)
+async def test_one_that_stands_by_goes_on_standing_by_when_the_store_was_away(
+    refusal: type[StoreError], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("steptrail.interfaces.python.broadcaster._TRY_AGAIN_SECONDS", 0.01)
     transport, looked = KeepingTransport(), asyncio.Event()
     async with trail_of() as trail:
@@ -170,7 +173,7 @@ async def test_one_that_stands_by_goes_on_standing_by_when_the_store_was_away(mo
         async def away(store: RecorderEventStore, stream: str, **settings: Any) -> StoreLease:
             monkeypatch.setattr(RecorderEventStore, "acquire", acquire)
             looked.set()
-            raise StoreAway("its server is being started anew")
+            raise refusal("its server is being started anew, or its disk is full")
 
         monkeypatch.setattr(RecorderEventStore, "acquire", away)
         async with Broadcaster(trail, transport) as broadcaster:
