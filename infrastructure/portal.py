@@ -57,7 +57,8 @@ class Portal:
         return self._over is None or self._loop.is_closed() or os.getpid() != self._process
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run.
+        """Run a coroutine to its end. What the handler of a signal raises here, such as `KeyboardInterrupt`, cancels it
+        and waits until it has ended, which pauses the run.
 
         Raises `StoreUnavailable` after `close`, when that cancels it, and in a process that was forked since.
         """
@@ -68,11 +69,12 @@ class Portal:
             if not self._is_ending:
                 raise
             raise StoreUnavailable("the trail was closed while this ran: open it again") from None
-        except KeyboardInterrupt:
-            future.cancel()
-            # The task still has its pause to write. What other threads run here goes on.
-            with suppress(StoreUnavailable):
-                self._begin(_ended(work)).result()
+        except BaseException:
+            # It can be cancelled where the exception is not its own. The task still has its pause to write. What other
+            # threads run here goes on.
+            if future.cancel():
+                with suppress(StoreUnavailable):
+                    self._begin(_ended(work)).result()
             raise
 
     def close(self) -> None:
