@@ -64,9 +64,9 @@ class Portal:
         return self._over is None or self._loop.is_closed() or os.getpid() != self._process
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. What the handler of a signal raises here, such as `KeyboardInterrupt`, cancels it
-        and waits until it has ended, which pauses the run.
+        """Run a coroutine to its end.
 
+        What the handler of a signal raises here, such as `KeyboardInterrupt`, cancels it first, which pauses the run.
         Raises `StoreUnavailable` after `close`, when that cancels it, and in a process that was forked since.
         """
         future = self._begin(work)
@@ -168,7 +168,7 @@ def _refuse_green_threads() -> None:
     for package, module, tells, threads in _GREEN:
         if (loaded := sys.modules.get(module)) is not None and getattr(loaded, tells)(threads):
             raise ConfigurationError(
-                f"{package} has replaced the threads of this process, and the blocking API needs a real one for its loop: "
+                f"{package} has replaced the threads of this process, and the blocking API needs a real one: "
                 "serve with real threads or processes (such as `gunicorn --threads`, or `celery --pool threads` or "
                 "`prefork`), or use `Steptrail.open` in `asyncio.run`"
             )
