@@ -88,10 +88,11 @@ def test_given_a_store_that_cannot_be_closed_then_the_loop_ends_all_the_same(mon
 def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_when_it_is_opened(
     package: str, module: str, tells: str, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    replaced: list[str] = []
     loaded = ModuleType(module)
+    setattr(loaded, tells, replaced.__contains__)
     monkeypatch.setitem(sys.modules, module, loaded)
-    monkeypatch.setattr(loaded, tells, lambda name: False, raising=False)
     Steptrail.open_sync("sqlite:///:memory:").close()
-    monkeypatch.setattr(loaded, tells, lambda name: name == threads)
+    replaced.append(threads)
     with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process"):
         Steptrail.open_sync("sqlite:///:memory:")

@@ -7,8 +7,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
-from steptrail.runtime.kernel.ports import Commit, StreamHead
-from steptrail.stores import Environment, EventStore, open_store
+from steptrail.stores import Commit, Environment, EventStore, StreamHead, open_store
 from steptrail.testing import ScriptedModel
 
 
