@@ -387,6 +387,20 @@ async def test_an_unknown_outcome_is_recorded_where_the_node_tolerates_it() -> N
     assert world.done["a"] == 1
 
 
+async def test_an_unknown_outcome_of_an_item_is_recorded_where_its_map_records_failed_items() -> None:
+    world, clock = World(), HandClock()
+    act = world.tool(ToolEffect.UNSAFE)
+    written = Workflow("t").map("m", over="input", tool=act, args={"name": "{{ item }}"}, on_item_error="record")
+    flow = written.build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, ["a", "b"])
+        result = await run_to_rest(trail, clock, flow, ["a", "b"])
+    assert (result.status, result.output) == (ExecutionStatus.COMPLETED, [None, "b is done"])
+    assert [(error.failure, error.item) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 0)]
+    assert world.done == {"a": 1, "b": 1}
+
+
 @pytest.mark.parametrize(
     ("retry", "least", "most"),
     [
