@@ -35,7 +35,6 @@ from tests.flow.kit import LEAVES, World, events_of, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 DAY = 86_400.0
-TOLERANT = RunOptions(continue_on_error=True, longest_wait=0.0)
 
 
 def twice(world: World, tries: int = 2, **settings: Any) -> BuiltWorkflow:
@@ -362,43 +361,6 @@ async def test_an_item_that_fails_its_map_cuts_the_others_off(on_error: str) -> 
         assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"end": 1})
         assert [error.item for error in result.errors] == [1]
         assert result.envelope.vars["all"] is None
-
-
-async def test_an_unknown_outcome_is_parked_where_only_the_run_is_tolerant() -> None:
-    world, clock = World(), HandClock()
-    flow = Workflow("t").tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}).build()
-    async with trail_of(clock) as trail:
-        with pytest.raises(Crash):
-            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, options=TOLERANT)
-        result = await run_to_rest(trail, clock, flow, options=TOLERANT)
-    assert (result.status, result.errors) == (ExecutionStatus.WAITING, ())
-    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
-
-
-async def test_an_unknown_outcome_is_recorded_where_the_node_tolerates_it() -> None:
-    world, clock = World(), HandClock()
-    act = world.tool(ToolEffect.UNSAFE)
-    flow = Workflow("t").tool("a", act, args={"name": "a"}, on_error="record", retry=3).build()
-    async with trail_of(clock) as trail:
-        with pytest.raises(Crash):
-            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow)
-        result = await run_to_rest(trail, clock, flow)
-    assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 1)]
-    assert world.done["a"] == 1
-
-
-async def test_an_unknown_outcome_of_an_item_is_recorded_where_its_map_records_failed_items() -> None:
-    world, clock = World(), HandClock()
-    act = world.tool(ToolEffect.UNSAFE)
-    written = Workflow("t").map("m", over="input", tool=act, args={"name": "{{ item }}"}, on_item_error="record")
-    flow = written.build()
-    async with trail_of(clock) as trail:
-        with pytest.raises(Crash):
-            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, ["a", "b"])
-        result = await run_to_rest(trail, clock, flow, ["a", "b"])
-    assert (result.status, result.output) == (ExecutionStatus.COMPLETED, [None, "b is done"])
-    assert [(error.failure, error.item) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 0)]
-    assert world.done == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
