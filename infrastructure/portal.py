@@ -19,6 +19,12 @@ from steptrail.infrastructure.store.core.work_threads import started
 
 T = TypeVar("T")
 
+_GREEN = (
+    ("gevent", "gevent.monkey", "is_module_patched", "threading"),
+    ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+)
+"""Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for."""
+
 _left_behind: list[asyncio.AbstractEventLoop] = []
 """Loops of the process that this one was forked from. They share what they wait for, so nobody may close them here."""
 
@@ -27,7 +33,7 @@ class Portal:
     """A loop in a daemon thread, and the way into it.
 
     One that is dropped without `close` warns, calls what `on_drop` was set to, and ends its thread. Raises
-    `StoreUnavailable` where there can be no more threads.
+    `StoreUnavailable` where there can be no more threads, and `ConfigurationError` where threads are not real ones.
     """
 
     on_drop: Callable[[], Coroutine[Any, Any, object]] | None = None
@@ -36,6 +42,7 @@ class Portal:
         self._over: asyncio.Future[None] | None = None
         self._process = os.getpid()
         refuse_inside_a_loop()
+        _refuse_green_threads()
         self._loop = asyncio.new_event_loop()
         self._entering, self._is_ending = threading.RLock(), False
         over = self._loop.create_future()
@@ -57,8 +64,9 @@ class Portal:
         return self._over is None or self._loop.is_closed() or os.getpid() != self._process
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run.
+        """Run a coroutine to its end.
 
+        What the handler of a signal raises here, such as `KeyboardInterrupt`, cancels it first, which pauses the run.
         Raises `StoreUnavailable` after `close`, when that cancels it, and in a process that was forked since.
         """
         future = self._begin(work)
@@ -68,11 +76,12 @@ class Portal:
             if not self._is_ending:
                 raise
             raise StoreUnavailable("the trail was closed while this ran: open it again") from None
-        except KeyboardInterrupt:
-            future.cancel()
-            # The task still has its pause to write. What other threads run here goes on.
-            with suppress(StoreUnavailable):
-                self._begin(_ended(work)).result()
+        except BaseException:
+            # It can be cancelled where the exception is not its own. The task still has its pause to write. What other
+            # threads run here goes on.
+            if future.cancel():
+                with suppress(StoreUnavailable):
+                    self._begin(_ended(work)).result()
             raise
 
     def close(self) -> None:
@@ -152,3 +161,14 @@ def refuse_inside_a_loop() -> None:
     raise ConfigurationError(
         "the blocking API cannot be used inside a running event loop: use `Steptrail.open` and `async with`"
     )
+
+
+def _refuse_green_threads() -> None:
+    """Raise `ConfigurationError` where a package has all threads of the process share one: so they share one loop."""
+    for package, module, tells, threads in _GREEN:
+        if (loaded := sys.modules.get(module)) is not None and getattr(loaded, tells)(threads):
+            raise ConfigurationError(
+                f"{package} has replaced the threads of this process, and the blocking API needs a real one: "
+                "serve with real threads or processes (such as `gunicorn --threads`, or `celery --pool threads` or "
+                "`prefork`), or use `Steptrail.open` in `asyncio.run`"
+            )

@@ -4,7 +4,7 @@ from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, Node
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.nodes import Node, ToolNode
+from steptrail.domain.flow.nodes import MapNode, Node, ToolNode
 from steptrail.domain.flow.policies import FailureClass, OnUnknownOutcome
 from steptrail.domain.flow.task import Task, of_try
 from steptrail.domain.flow.tiers import tolerates
@@ -46,6 +46,7 @@ def then_after(run: RunFold, node: Node, task: Task, reason: CutReason) -> NodeT
     if chosen is None and isinstance(tried, ToolNode) and tried.tool.on_unknown is OnUnknown.FAIL:
         chosen = OnUnknownOutcome.FAIL
     if chosen is None:
-        goes_on = tolerates(node, FailureClass.UNKNOWN_OUTCOME)
+        records_items = isinstance(node, MapNode) and task.item is not None and node.on_item_error == "record"
+        goes_on = records_items or tolerates(node, FailureClass.UNKNOWN_OUTCOME)
         chosen = OnUnknownOutcome.FAIL if goes_on else OnUnknownOutcome.PARK
     return NodeThen.FAIL if chosen is OnUnknownOutcome.FAIL else NodeThen.PARK

@@ -85,7 +85,7 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
     # A segment that has crashed lived until its last event.
     run.active = run.active.stopped(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
     for task in run.tasks.values():
-        task.clock = task.clock.stopped(fold.seen_at if task.phase is TaskPhase.RUNNING else at)
+        task.clock = task.clock.stopped(_counted_until(task, at, fold.seen_at))
         task.in_doubt = task.in_doubt or task.phase is TaskPhase.RUNNING
         task.phase = task_phase_after(task.phase, event, task.back_to)
         if task.phase is TaskPhase.RETRYING:
@@ -104,6 +104,16 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
         run.wait = None  # a run that was paused in a wait is at work, and waits anew if it has to
     elif event.options is not None:
         _set_ends_of_waits(run)
+
+
+def _counted_until(task: Task, at: int, seen_at: int) -> int:
+    """Return until when the time of a task counts that goes on at `at`. Nobody was there after `seen_at`.
+
+    A wait before another try counts up to its end: what comes after it is not the node's.
+    """
+    if task.retry is not None and task.phase is TaskPhase.RETRYING:
+        return min(at, max(seen_at, task.retry.due_at))
+    return seen_at if task.phase is TaskPhase.RUNNING else at
 
 
 def _set_ends_of_waits(run: RunFold) -> None:

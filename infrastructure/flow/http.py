@@ -47,7 +47,9 @@ class HttpxClient:
             # Their messages repeat the URL or a header.
             raise NodeFault(FailureClass.CONFIG, "the request cannot be sent as it is written") from None
         except httpx.TransportError as error:
-            raise ConnectionError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
+            never_sent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
+            kind = ConnectionError if never_sent else ConnectionResetError
+            raise kind(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
         finally:
             _is_ours.reset(ours)
 

@@ -5,14 +5,17 @@ from collections.abc import Collection, Sequence
 from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.infrastructure.views.generation import BOOKS
 from steptrail.infrastructure.views.public import COLUMNS_VIEW
 from steptrail.projections.kernel.face import Face, PublicKind, face_of, view_of
 from steptrail.projections.kernel.projection import OnError, Projection
 from steptrail.projections.kernel.table import ColumnKind, Table
+from steptrail.runtime.kernel.kinds import KINDS, types_of_events
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """Plain in every database, and short enough for what is made of it."""
+_METHODS = {"begin": ("stream",), "apply": ("fold", "entry", "changes"), "end_batch": ("fold", "changes")}
 _SUCH_AS = {"prefixes": "agent:", "types": "ToolExecutionCompleted.TYPE"}
 _OF_NUMBERS = {PublicKind.SECONDS, PublicKind.DOLLARS, PublicKind.INSTANT, PublicKind.DAY}
 
@@ -23,7 +26,7 @@ def checked(
     """Return the projections of a service. Those `beside` them, and their face, have names already.
 
     Raises `ConfigurationError` for a name that is no plain word or is taken, for a table that does not say which
-    projection and version it is of, and for what is no projection.
+    projection and version it is of, for what is no projection, and for one that would see no event or count none.
     """
     names = {each.name for each in beside}
     views = {COLUMNS_VIEW, "series", *(table.name for table in BOOKS), *(view.name for view in face.views)}
@@ -59,6 +62,12 @@ def _check(projection: Projection[Any]) -> None:
             raise ConfigurationError(f"{who}: `{setting}` are several texts, not one")
         if wrong := [each for each in getattr(projection, setting) or () if not isinstance(each, str)]:
             raise ConfigurationError(f"{who}: `{setting}` are texts, such as `{_SUCH_AS[setting]}`, not {wrong[0]!r}")
+    types_of_events(projection.types, f"{who}: `types`")
+    for prefix in projection.prefixes:
+        if not any(prefix.startswith(kind) or kind.startswith(prefix) for kind in KINDS):
+            raise ConfigurationError(f"{who}: no stream begins with {prefix!r}: `prefixes` are such as `agent:`")
+    for method, arguments in _METHODS.items():
+        a_plain_function(getattr(projection, method), f"{who}: `{method}`", *arguments)
     if not isinstance(projection.tables, list | tuple):
         raise ConfigurationError(f"{who}: `tables` is a tuple of `Table`, not {projection.tables!r}")
     for table in projection.tables:

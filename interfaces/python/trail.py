@@ -39,6 +39,7 @@ from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.given_code import a_store
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
@@ -67,6 +68,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         if not isinstance(environment, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError("a trail is opened by its address: `Steptrail.open('sqlite:///runs.db')`")
         super().__init__(Listeners())
+        a_store(environment.store)
         waking = environment.waking or Waking(environment.store, environment.clock)
         self._env = replace(environment, observer=self._listeners, waking=waking)
         self._waking, self._url, self._workers = waking, "", []

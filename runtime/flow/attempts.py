@@ -50,7 +50,7 @@ from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.time_bound import TimeBound
 
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED})
-"""The effects that may be said to have failed when their time was up, because to do it twice does no harm."""
+"""The effects that may be said to have failed when nobody knows, because to do it twice does no harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +274,8 @@ class Attempts:
                     detail=dict(outcome.detail),
                     duration_seconds=seconds,
                 )
+            case Failed(may_have_acted=True) if began.call.effect not in _MAY_FAIL_LATE:
+                return self._interrupted(began.key, CutReason.CONNECTION, seconds)
             case Failed(failure=failure, error=error):
                 return NodeAttemptFailed(
                     **tried,

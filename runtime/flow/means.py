@@ -27,9 +27,9 @@ class HttpClient(Protocol):
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         """Send a request and return the answer. It waits until it is cancelled.
 
-        Raises `ConnectionError` when the other side cannot be reached or breaks off, and `NodeFault` for a request that
-        cannot be sent, and for an answer that cannot be read or is longer than `MOST_BYTES`. Their messages hold
-        nothing of the request.
+        Raises `ConnectionError` when the other side cannot be reached, `ConnectionResetError` when it breaks off and
+        may have been told, and `NodeFault` for a request that cannot be sent, and for an answer that cannot be read or
+        is longer than `MOST_BYTES`. Their messages hold nothing of the request.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The checks that what a caller gives as a model or as a tool is one."""
+"""The checks that what a caller gives as a model, as a store or as a tool is one."""
 
 from collections.abc import Iterable, Mapping
 from inspect import isroutine
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.tools import ToolSpec
+from steptrail.runtime.kernel.ports import EventStore
 
 if TYPE_CHECKING:
     from steptrail.runtime.kernel.ports import ModelDriver
@@ -21,6 +22,19 @@ def a_model(given: object, whose: str) -> "ModelDriver":
         hint = 'give a driver of `steptrail.models`, such as `OpenAIModel("gpt-5-mini")`'
         raise ConfigurationError(f"{whose}: {what} is no model: {hint}")
     return cast("ModelDriver", given)
+
+
+def a_store(given: object) -> "EventStore":
+    """Return `given`, which must be a store. Raises `ConfigurationError` for anything else, such as an address."""
+    if isinstance(given, type):
+        raise ConfigurationError(f"{given.__name__} is a class, and a store is an object of it")
+    what = f"{given!r}" if isinstance(given, str) else type(given).__name__
+    methods = [name for name in vars(EventStore) if not name.startswith("_")]
+    if missing := [f"`{name}`" for name in methods if not callable(getattr(given, name, None))]:
+        lacks = f"it has no {', '.join(missing[:3])}{', …' if missing[3:] else ''}"
+        hint = "give an object of the methods of `steptrail.stores.EventStore`, or an address to `Steptrail.open`"
+        raise ConfigurationError(f"{what} is no store, because {lacks}: {hint}")
+    return cast("EventStore", given)
 
 
 def spec_of_tool(given: object) -> ToolSpec:

@@ -17,6 +17,7 @@ from steptrail.domain.errors import (
     PASSING,
     AppendOutcomeUnknown,
     ConcurrencyConflict,
+    ConfigurationError,
     OwnershipLost,
     StoreError,
     StoreReadOnly,
@@ -446,13 +447,20 @@ class Journal(Generic[S, E]):
 
 
 async def append(store: EventStore, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
-    """Do what `EventStore.append` does, and ask again where it may have stored the commit or not."""
+    """Do what `EventStore.append` does, and ask again where it may have stored the commit or not.
+
+    Raises `ConfigurationError` for a store that somebody wrote and that returns no head.
+    """
     try:
-        return await store.append(stream, expected, commit)
+        end = await store.append(stream, expected, commit)
     except AppendOutcomeUnknown as error:
         _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", stream, error)
         # The store recognises the commit by its id, so this does not append it twice.
-        return await store.append(stream, expected, commit)
+        end = await store.append(stream, expected, commit)
+    if not isinstance(end, StreamHead):  # pyright: ignore[reportUnnecessaryIsInstance]
+        said = f"returned {type(end).__name__}, and has to return the StreamHead after the commit"
+        raise ConfigurationError(f"`append` of the store {type(store).__name__} {said}")
+    return end
 
 
 def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:

@@ -50,7 +50,7 @@ def types_of_events(given: Iterable[str], what: str) -> tuple[str, ...]:
     if _unknown(types):
         KINDS.load_all()  # the events of a kind are known once it is imported
     if unknown := _unknown(types):
-        raise ConfigurationError(f"{', '.join(unknown)}: no event has this type, and nothing would ever come")
+        raise ConfigurationError(f"{what}: {', '.join(unknown)}: no event has this type, and nothing would ever come")
     return types
 
 

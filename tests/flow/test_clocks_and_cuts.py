@@ -1,17 +1,25 @@
 """What the clocks of nodes and runs count, and what is cut off when a run or a map is to end."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
 
 from steptrail import AgentBuilder, Limits, Steptrail, ToolEffect, tool
 from steptrail.domain.flow.effects import Await
-from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
+from steptrail.domain.flow.events import (
+    CutReason,
+    FlowEvent,
+    FlowResumed,
+    NodeAttemptInterrupted,
+    NodeRetryScheduled,
+)
 from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.testing import ManualClock, ScriptedModel, call, say
 from steptrail.workflow import (
     BuiltWorkflow,
@@ -27,26 +35,26 @@ from tests.flow.kit import LEAVES, World, events_of, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 DAY = 86_400.0
-TOLERANT = RunOptions(continue_on_error=True, longest_wait=0.0)
 
 
-def twice(world: World, **settings: Any) -> BuiltWorkflow:
-    """Return a workflow of one tool that fails once, waits a minute, and has 100 seconds in all."""
-    world.fails["a"] = [ConnectionError("away")]
-    retry = RetryPolicy(max_attempts=2, backoff=60.0)
+def twice(world: World, tries: int = 2, **settings: Any) -> BuiltWorkflow:
+    """Return a workflow of one tool that succeeds in its last try, waits a minute, and has 100 seconds in all."""
+    world.fails["a"] = [ConnectionError("away")] * (tries - 1)
+    retry = RetryPolicy(max_attempts=tries, backoff=60.0)
     act = world.tool()
     return Workflow("t").tool("a", act, args={"name": "a"}, retry=retry, timeout=100.0, **settings).build()
 
 
 async def test_the_time_of_a_node_counts_waits_that_ended_the_call() -> None:
     world, clock = World(), HandClock()
-    flow = twice(world)
+    flow = twice(world, tries=3)
     async with trail_of(clock) as trail:
         await trail.run(flow, session="f", options=LEAVES)
         clock.advance(150.0)
         result = await trail.flow("f").resume(flow)
     assert result.error is not None
-    assert (result.error.failure, world.done["a"]) == (FailureClass.TIMEOUT, 1)
+    # The second wait would be longer than the 40 seconds that are left.
+    assert (result.error.failure, world.done["a"]) == (FailureClass.TIMEOUT, 2)
 
 
 @pytest.mark.parametrize("work", ["a tool", "a function"])
@@ -54,16 +62,19 @@ async def test_what_may_happen_once_is_not_begun_without_time_and_nobody_is_aske
     world, clock = World(), HandClock()
     world.fails["a"] = [ConnectionError("away")]
     settings: Any = {"retry": RetryPolicy(max_attempts=2, backoff=60.0), "timeout": 100.0}
-    written = Workflow("t")
+
+    async def take_long(_: Envelope) -> None:
+        clock.advance(150.0)
+
+    written = Workflow("t", options=RunOptions(concurrency=1, longest_wait=0.0)).noop("in")
     if work == "a tool":
         written.tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}, **settings)
     else:
         written.function("a", world.function("a"), effect=ToolEffect.UNSAFE, **settings)
-    flow = written.build()
+    flow = written.function("b", take_long).edge("in", "a", "b").build()
     async with trail_of(clock) as trail:
-        await trail.run(flow, session="f", options=LEAVES)
-        clock.advance(150.0)
-        result = await trail.flow("f").resume(flow)
+        # While the first of them waits for its second try, the other one has the only place, and takes its time.
+        result = await trail.run(flow, session="f")
     assert (result.status, world.done["a"]) == (ExecutionStatus.FAILED, 1)
     assert result.error is not None
     assert (result.error.failure, result.error.message) == (FailureClass.TIMEOUT, "it did not end within 100 s")
@@ -121,6 +132,38 @@ async def test_the_time_of_a_node_stands_still_after_a_crash() -> None:
     assert result.error is not None
     # The crash was one of its two tries.
     assert (result.error.attempt, result.error.failure) == (2, FailureClass.UNAVAILABLE)
+
+
+async def test_the_time_of_a_node_stands_still_when_its_wait_is_over_and_nobody_is_there() -> None:
+    world, clock = World(), HandClock()
+    flow = twice(world)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        clock.advance(DAY)
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
+
+
+async def test_the_time_of_a_node_stands_still_after_a_crash_in_its_wait() -> None:
+    world, clock = World(), HandClock()
+    world.fails["a"], world.holds = [ConnectionError("away")], "b"
+    settings: Any = {"retry": RetryPolicy(max_attempts=2, backoff=60.0), "timeout": 100.0}
+    written = Workflow("t").function("in", lambda _: 1).function("b", world.function("b"))
+    flow = written.function("a", world.function("a"), **settings).edge("in", "a", "b").build()
+
+    def die(records: Sequence[Recorded[FlowEvent]]) -> None:
+        if any(isinstance(record.event, NodeRetryScheduled) for record in records):
+            raise Crash
+
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await trail.run(flow, session="f", on_commit=die)
+        clock.advance(DAY)
+        world.gate.set()
+        result = await trail.flow("f").resume(flow)
+        events = await events_of(trail)
+    assert [event.ended_by for event in events if isinstance(event, FlowResumed)] == [SegmentEnd.CRASH]
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
 
 
 async def test_nodes_beside_each_other_use_the_time_of_the_run_once() -> None:
@@ -318,29 +361,6 @@ async def test_an_item_that_fails_its_map_cuts_the_others_off(on_error: str) -> 
         assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"end": 1})
         assert [error.item for error in result.errors] == [1]
         assert result.envelope.vars["all"] is None
-
-
-async def test_an_unknown_outcome_is_parked_where_only_the_run_is_tolerant() -> None:
-    world, clock = World(), HandClock()
-    flow = Workflow("t").tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}).build()
-    async with trail_of(clock) as trail:
-        with pytest.raises(Crash):
-            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, options=TOLERANT)
-        result = await run_to_rest(trail, clock, flow, options=TOLERANT)
-    assert (result.status, result.errors) == (ExecutionStatus.WAITING, ())
-    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
-
-
-async def test_an_unknown_outcome_is_recorded_where_the_node_tolerates_it() -> None:
-    world, clock = World(), HandClock()
-    act = world.tool(ToolEffect.UNSAFE)
-    flow = Workflow("t").tool("a", act, args={"name": "a"}, on_error="record", retry=3).build()
-    async with trail_of(clock) as trail:
-        with pytest.raises(Crash):
-            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow)
-        result = await run_to_rest(trail, clock, flow)
-    assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 1)]
-    assert world.done["a"] == 1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.events import NodeAttemptStarted, NodeCompleted
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.tools import OnUnknown
 from steptrail.workflow import (
@@ -22,6 +23,7 @@ from tests.flow.kit import LEAVES, World, events_of, named, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 TRIES = RetryPolicy(max_attempts=2, backoff=0.0)
+TOLERANT = RunOptions(continue_on_error=True, longest_wait=0.0)
 
 # What is in doubt, and what is lost.
 
@@ -239,3 +241,40 @@ async def test_a_chain_of_nodes_that_do_not_leave_the_process_is_few_commits() -
     async with counting(HandClock()) as (trail, appends):
         await trail.run(flow.chain(*names).build(), session="f")
     assert len(appends) <= 3
+
+
+async def test_an_unknown_outcome_is_parked_where_only_the_run_is_tolerant() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, options=TOLERANT)
+        result = await run_to_rest(trail, clock, flow, options=TOLERANT)
+    assert (result.status, result.errors) == (ExecutionStatus.WAITING, ())
+    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+
+
+async def test_an_unknown_outcome_is_recorded_where_the_node_tolerates_it() -> None:
+    world, clock = World(), HandClock()
+    act = world.tool(ToolEffect.UNSAFE)
+    flow = Workflow("t").tool("a", act, args={"name": "a"}, on_error="record", retry=3).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow)
+        result = await run_to_rest(trail, clock, flow)
+    assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 1)]
+    assert world.done["a"] == 1
+
+
+async def test_an_unknown_outcome_of_an_item_is_recorded_where_its_map_records_failed_items() -> None:
+    world, clock = World(), HandClock()
+    act = world.tool(ToolEffect.UNSAFE)
+    written = Workflow("t").map("m", over="input", tool=act, args={"name": "{{ item }}"}, on_item_error="record")
+    flow = written.build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, ["a", "b"])
+        result = await run_to_rest(trail, clock, flow, ["a", "b"])
+    assert (result.status, result.output) == (ExecutionStatus.COMPLETED, [None, "b is done"])
+    assert [(error.failure, error.item) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 0)]
+    assert world.done == {"a": 1, "b": 1}

@@ -181,12 +181,39 @@ async def test_a_wrong_request_is_not_sent_again(server: Server) -> None:
 
 
 async def test_a_connection_that_fails_or_breaks_off_is_unavailable(server: Server) -> None:
-    for url in (f"{server.url}/breaks?{MARK}", f"http://127.0.0.1:1/x?{MARK}"):
-        result = await ask(url)
+    for url, effect, error in (
+        (f"{server.url}/breaks?{MARK}", "idempotent", "builtins:ConnectionResetError"),
+        (f"http://127.0.0.1:1/x?{MARK}", "unsafe", "builtins:ConnectionError"),
+    ):
+        result = await ask(url, effect=effect)
         assert failure_in(result) == (FailureClass.UNAVAILABLE, None)
         assert result.error is not None
         assert result.error.error is not None
-        assert result.error.error.error_class == "builtins:ConnectionError"
+        assert result.error.error.error_class == error
+
+
+@pytest.mark.parametrize("path", ["breaks", "half"])
+async def test_a_webhook_whose_answer_broke_off_may_have_been_heard_so_it_is_parked_and_not_sent_again(
+    server: Server, path: str
+) -> None:
+    server.answers["/half"] = [(200, {"content-length": "9"}, b"{")] * 3
+    retry = RetryPolicy(max_attempts=3, backoff=0.0, retry_on=(FailureClass.UNAVAILABLE,))
+    result = await ask(f"{server.url}/{path}?{MARK}", body="pay", retry=retry)
+    assert result.status is ExecutionStatus.WAITING
+    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("path", ["breaks", "half"])
+async def test_a_webhook_that_may_be_sent_twice_is_sent_again_when_its_answer_broke_off(
+    server: Server, path: str
+) -> None:
+    server.answers["/half"] = [(200, {"content-length": "9"}, b"{")] * 3
+    retry = RetryPolicy(max_attempts=3, backoff=0.0)
+    result = await ask(f"{server.url}/{path}", body="pay", retry=retry, effect="keyed")
+    assert failure_in(result)[0] is FailureClass.UNAVAILABLE
+    assert len({headers["idempotency-key"] for _, _, headers, _ in server.asked}) == 1
+    assert len(server.asked) == 3
 
 
 async def test_the_log_of_the_client_names_no_url_of_a_webhook_and_those_of_others(

@@ -97,6 +97,41 @@ async def test_a_second_cancellation_does_not_keep_the_run_from_pausing(stage: S
         assert (await trail.session(SESSION).state()).status == "paused"
 
 
+class SoftTimeLimitExceeded(Exception):
+    """What Celery raises in the main thread of a task, from the handler of a signal."""
+
+
+@pytest.mark.parametrize("error", [SoftTimeLimitExceeded, SystemExit])
+def test_what_a_handler_of_a_signal_raises_ends_a_blocking_run_as_ctrl_c_does(
+    stage: Stage, error: type[BaseException]
+) -> None:
+    def raise_it(_number: int, _frame: object) -> None:
+        raise error
+
+    def send() -> None:
+        stage.wait_for("tool")
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, raise_it)
+    try:
+        with SyncSteptrail(lambda: Steptrail.open(stage.url)) as trail:
+            sending = threading.Thread(target=send)
+            sending.start()
+            with pytest.raises(error):
+                trail.run(gated_tool(stage, {"effect": "read"}), "Go.", session=SESSION)
+            sending.join()
+            assert trail.session(SESSION).state().status == "paused"
+            stage.open("tool")
+            assert trail.session(SESSION).resume(gated_tool(stage, {"effect": "read"})).output == "All done."
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [(event.tool, event.attempt) for event in stage.of(ToolExecutionStarted)] == [
+        ("slow", 1),
+        ("slow", 2),
+        ("after", 1),
+    ]
+
+
 def test_ctrl_c_does_not_wait_for_what_other_threads_run() -> None:
     began, release = threading.Event(), threading.Event()
 

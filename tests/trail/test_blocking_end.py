@@ -1,14 +1,16 @@
 """A blocking trail that ends while other threads come to it: each of them hears of it, and none waits for ever."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from types import ModuleType
 
 import pytest
 
 from steptrail import Steptrail
-from steptrail.errors import StoreUnavailable
+from steptrail.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.portal import Portal
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 
@@ -74,3 +76,23 @@ def test_given_a_store_that_cannot_be_closed_then_the_loop_ends_all_the_same(mon
     trail.close()
     with pytest.raises(StoreUnavailable, match="the trail is closed"):
         trail.runs()
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "tells", "threads"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+    ],
+)
+def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_when_it_is_opened(
+    package: str, module: str, tells: str, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced: list[str] = []
+    loaded = ModuleType(module)
+    setattr(loaded, tells, replaced.__contains__)
+    monkeypatch.setitem(sys.modules, module, loaded)
+    Steptrail.open_sync("sqlite:///:memory:").close()
+    replaced.append(threads)
+    with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process"):
+        Steptrail.open_sync("sqlite:///:memory:")

@@ -31,6 +31,8 @@ class CutReason(StrEnum):
     """The caller of the run was cancelled."""
     SIBLING = "sibling"
     """Another node has failed the run."""
+    CONNECTION = "connection"
+    """The connection broke off after the request was sent."""
 
 
 class NodeThen(StrEnum):

@@ -45,9 +45,10 @@ class PostgresAddress:
         try:
             parameters = _checked(parse_address(f"{address}?{theirs}" if theirs else address))
         except ValueError:
+            settings = f"; settings behind ? are {', '.join(sorted(known))} and those of libpq" if theirs else ""
             raise ConfigurationError(
                 "the postgresql:// address is not understood: give postgresql://USER@HOST:5432/DATABASE, "
-                "with % codes for special characters"
+                f"with % codes for special characters{settings}"
             ) from None
         most = numbers[-1] if numbers else _USUAL
         return cls(parameters, _name(parameters), **{**_OURS, **ours}, readers=most - _NOT_READING)

@@ -64,13 +64,17 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The try failed, or was refused before it began. `raised` is kept for `logging`."""
+    """The try failed, or was refused before it began. `raised` is kept for `logging`.
+
+    `may_have_acted` says that nobody knows whether it took effect: it fails so only if to do it twice does no harm.
+    """
 
     failure: FailureClass
     error: ErrorInfo
     details: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     usage: BilledUsage | None = None
     raised: BaseException | None = None
+    may_have_acted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

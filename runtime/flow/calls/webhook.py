@@ -57,7 +57,11 @@ class WebhookCall:
         headers = {_KEY: attempt.context.effect_id, **self._headers}
         if self._type is not None:
             headers.setdefault(_TYPE, self._type)
-        answer = await self._client.send(self._method, self._url, headers=headers, content=self._content)
+        try:
+            answer = await self._client.send(self._method, self._url, headers=headers, content=self._content)
+        except ConnectionResetError as error:
+            info = capture(error, default=ErrorType.TOOL, now=attempt.now() / 1e6)
+            return Failed(failure=FailureClass.UNAVAILABLE, error=info, raised=error, may_have_acted=True)
         if 200 <= answer.status < 300:
             return Succeeded(output={"status": answer.status, "body": _body(answer)}, detail={"status": answer.status})
         return _refused(self._host, answer, attempt.now() / 1e6)

@@ -154,6 +154,12 @@ def test_given_an_address_that_is_not_understood_then_its_password_is_not_repeat
     assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_given_a_setting_that_nobody_knows_then_the_error_names_those_that_are_known() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_store("postgresql://ana@host/db?lease=3")
+    assert "settings behind ? are answer_timeout, connections, lease_seconds and those of libpq" in str(caught.value)
+
+
 def test_given_no_driver_then_the_extra_is_named() -> None:
     script = (
         "import sys; sys.modules['psycopg'] = None\nfrom steptrail import Steptrail\nSteptrail.open('postgres://h/d')"

@@ -1,0 +1,67 @@
+"""A store that a service has written itself and that is none: said when the trail is made, or when it answers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.errors import ConfigurationError
+from steptrail.stores import Commit, Environment, EventStore, StreamHead, open_store
+from steptrail.testing import ScriptedModel
+
+
+class InFront:
+    """Stands in front of another store and changes nothing."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class ForgetsToReturn(InFront):
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> None:
+        await self._store.append(stream, expected, commit)
+
+
+class WithoutLog:
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            "sqlite:///runs.db",
+            "'sqlite:///runs.db' is no store, .*: give .* or an address to `Steptrail.open`",
+        ),
+        (None, "NoneType is no store"),
+        (InFront, "InFront is a class, and a store is an object of it"),
+        (WithoutLog(), "WithoutLog is no store, because it has no `read`, `proven`, `newest_of`, …"),
+    ],
+)
+def test_given_what_is_no_store_then_the_trail_is_refused_when_it_is_made(given: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Steptrail(Environment(store=given))
+
+
+async def test_given_a_store_whose_append_returns_no_head_then_the_run_says_so() -> None:
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(["It is late."])).build()
+    given: Any = ForgetsToReturn(open_store("sqlite:///:memory:"))
+    async with asyncio.timeout(60), Steptrail(Environment(store=given)) as trail:
+        says = (
+            "`append` of the store ForgetsToReturn returned NoneType, and has to return the StreamHead after the commit"
+        )
+        with pytest.raises(ConfigurationError, match=says):
+            await trail.run(agent, "Late?", session="s")
+
+
+async def test_given_a_store_in_front_of_another_one_then_it_is_taken() -> None:
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(["It is late."])).build()
+    given: Any = InFront(open_store("sqlite:///:memory:"))
+    async with asyncio.timeout(60), Steptrail(Environment(store=given)) as trail:
+        assert (await trail.run(agent, "Late?", session="s")).output == "It is late."
