@@ -46,7 +46,18 @@ def exporter(signal: Signal, url: str | None, headers: Mapping[str, str] | None 
     # Where the user's own variables name what a receiver is asked with, that is used.
     is_theirs = any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own)
     session = None if is_theirs else bound(from_otel("requests").Session())
+    if session is not None:
+        session.hooks["response"].append(_not_elsewhere)
     return made(endpoint=endpoint_of(url, signal), headers=headers and dict(headers), session=session)
+
+
+def _not_elsewhere(response: Any, *_: Any, **__: Any) -> None:
+    """Raise `OSError` for an answer that sends elsewhere: the exporter does not go there, and takes it for a success."""
+    if 300 <= response.status_code < 400:
+        raise OSError(
+            f"it answered {response.status_code}, which sends elsewhere: "
+            "give the address that it leads to, such as https in the place of http"
+        )
 
 
 class ReadableSpans:
