@@ -1,7 +1,8 @@
 """Makes spans of OpenTelemetry, and sends spans and metrics over OTLP: protobuf over HTTP, which all receivers take."""
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -10,7 +11,7 @@ from steptrail.domain.version import VERSION
 from steptrail.infrastructure.bounded_requests import bound
 from steptrail.infrastructure.extras import from_otel
 from steptrail.projections.telemetry import Span, SpanKind
-from steptrail.projections.telemetry.names import SCHEMA_URL
+from steptrail.projections.telemetry.names import SCHEMA_URL, Own
 
 Signal: TypeAlias = Literal["traces", "metrics"]
 _EXPORTERS: Mapping[Signal, tuple[str, str]] = {
@@ -18,6 +19,10 @@ _EXPORTERS: Mapping[Signal, tuple[str, str]] = {
     "metrics": ("metric_exporter", "OTLPMetricExporter"),
 }
 _LOCAL = "http://localhost:4318"
+_BAD, _TOO_LARGE = 400, 413
+"""The answers that a request gets again however often it is sent. Collectors give both to one that is too large."""
+
+_log = logging.getLogger("steptrail.telemetry")
 
 
 def endpoint_of(url: str | None, signal: Signal = "traces") -> str:
@@ -38,8 +43,17 @@ def endpoint_of(url: str | None, signal: Signal = "traces") -> str:
     return urlunsplit(parts._replace(path=f"{path}/v1/{signal}"))
 
 
-def exporter(signal: Signal, url: str | None, headers: Mapping[str, str] | None = None) -> Any:
-    """Return an exporter of spans or of metrics. Raises `MissingExtra` without the extra `otel`."""
+def exporter(
+    signal: Signal,
+    url: str | None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    hear: Callable[..., None] | None = None,
+) -> Any:
+    """Return an exporter of spans or of metrics. `hear` is called with each answer: it is a hook of `requests`.
+
+    Raises `MissingExtra` without the extra `otel`.
+    """
     module, name = _EXPORTERS[signal]
     made: Any = getattr(from_otel(f"opentelemetry.exporter.otlp.proto.http.{module}"), name)
     own = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal.upper()}")
@@ -47,12 +61,12 @@ def exporter(signal: Signal, url: str | None, headers: Mapping[str, str] | None 
     is_theirs = any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own)
     session = None if is_theirs else bound(from_otel("requests").Session())
     if session is not None:
-        session.hooks["response"].append(_not_elsewhere)
+        session.hooks["response"] += [_not_elsewhere] if hear is None else [hear, _not_elsewhere]
     return made(endpoint=endpoint_of(url, signal), headers=headers and dict(headers), session=session)
 
 
 def _not_elsewhere(response: Any, *_: Any, **__: Any) -> None:
-    """Raise `OSError` for an answer that sends elsewhere: the exporter does not go there, and takes it for a success."""
+    """Raise `OSError` for an answer that sends elsewhere: the exporter does not go there, and calls it a success."""
     if 300 <= response.status_code < 400:
         raise OSError(
             f"it answered {response.status_code}, which sends elsewhere: "
@@ -109,14 +123,37 @@ class SpanSender:
     """Sends spans and says whether they have arrived, for runs that were recorded. Its methods block."""
 
     def __init__(self, url: str | None) -> None:
-        self._exporter, self._spans = exporter("traces", url), ReadableSpans(resource_of(None))
-        self._failure = from_otel("opentelemetry.sdk.trace.export").SpanExportResult.FAILURE
+        self._exporter, self._spans = exporter("traces", url, hear=self._hear), ReadableSpans(resource_of(None))
+        self._success = from_otel("opentelemetry.sdk.trace.export").SpanExportResult.SUCCESS
+        self._status = 0
 
-    def send(self, spans: Sequence[Span]) -> None:
-        """Send spans. Raises `NotExported` when the receiver did not take them, after some tries."""
-        if spans and self._exporter.export([self._spans.of(span) for span in spans]) is self._failure:
+    def send(self, spans: Sequence[Span]) -> int:
+        """Send spans, and return how many were taken. One that is refused alone is left out, with a warning.
+
+        Raises `NotExported` when the receiver did not take them, after some tries.
+        """
+        if not spans or self._is_taken(spans):
+            return len(spans)
+        status = self._status
+        if status not in (_BAD, _TOO_LARGE):
             raise NotExported(len(spans))
+        if (half := len(spans) // 2) > 0:
+            return self.send(spans[:half]) + self.send(spans[half:])
+        # What refuses even a request without spans is no receiver of them.
+        if status == _BAD and not self._is_taken(()):
+            raise NotExported(len(spans))
+        said = "the receiver refuses a span of %s with %d, and it is left out: %s, which began with event %d"
+        about = spans[0].attributes
+        _log.warning(said, about[Own.SESSION_ID], status, spans[0].name, about[Own.VERSION])
+        return 0
 
     def close(self) -> None:
         """End the connection."""
         self._exporter.shutdown()
+
+    def _is_taken(self, spans: Sequence[Span]) -> bool:
+        self._status = 0
+        return self._exporter.export([self._spans.of(span) for span in spans]) is self._success
+
+    def _hear(self, response: Any, *_: Any, **__: Any) -> None:
+        self._status = response.status_code

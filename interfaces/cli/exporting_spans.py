@@ -92,7 +92,7 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
     def note(error: Exception) -> None:
         output.note(f"steptrail: {one_line(str(error))}")
 
-    async def send(spans: list[Span]) -> None:
+    async def send(spans: list[Span]) -> int:
         if arguments.flavour is not None:
             spans = [with_openinference(span) for span in spans]
         while True:
