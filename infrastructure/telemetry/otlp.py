@@ -3,10 +3,12 @@
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from steptrail.domain.errors import ConfigurationError, NotExported
+from steptrail.domain.errors import ConfigurationError, NotExported, shown
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.bounded_requests import bound
 from steptrail.infrastructure.extras import from_otel
@@ -19,7 +21,7 @@ _EXPORTERS: Mapping[Signal, tuple[str, str]] = {
     "metrics": ("metric_exporter", "OTLPMetricExporter"),
 }
 _LOCAL = "http://localhost:4318"
-_BAD, _TOO_LARGE = 400, 413
+_BAD, _TOO_LARGE = HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 """The answers that a request gets again however often it is sent. Collectors give both to one that is too large."""
 
 _log = logging.getLogger("steptrail.telemetry")
@@ -125,15 +127,19 @@ class SpanSender:
     def __init__(self, url: str | None) -> None:
         self._exporter, self._spans = exporter("traces", url, hear=self._hear), ReadableSpans(resource_of(None))
         self._success = from_otel("opentelemetry.sdk.trace.export").SpanExportResult.SUCCESS
-        self._status = 0
+        self._answer = from_otel("opentelemetry.proto.collector.trace.v1.trace_service_pb2").ExportTraceServiceResponse
+        self._no_answer = from_otel("google.protobuf.message").DecodeError
+        self._status, self._refused = 0, 0
 
     def send(self, spans: Sequence[Span]) -> int:
-        """Send spans, and return how many were taken. One that is refused alone is left out, with a warning.
+        """Send spans, and return how many were taken. Those that are refused for good are left out, with a warning.
 
         Raises `NotExported` when the receiver did not take them, after some tries.
         """
-        if not spans or self._is_taken(spans):
-            return len(spans)
+        if not spans:
+            return 0
+        if self._is_taken(spans):
+            return max(0, len(spans) - self._refused)
         status = self._status
         if status not in (_BAD, _TOO_LARGE):
             raise NotExported(len(spans))
@@ -156,4 +162,11 @@ class SpanSender:
         return self._exporter.export([self._spans.of(span) for span in spans]) is self._success
 
     def _hear(self, response: Any, *_: Any, **__: Any) -> None:
-        self._status = response.status_code
+        self._status, self._refused = response.status_code, 0
+        if response.status_code != HTTPStatus.OK:
+            return
+        with suppress(self._no_answer):
+            said = self._answer.FromString(response.content).partial_success
+            if said.rejected_spans > 0:
+                self._refused = said.rejected_spans
+                _log.warning("the receiver refused %d spans of a request: %s", self._refused, shown(said.error_message))

@@ -79,6 +79,8 @@ class OtlpReceiver(ThreadingHTTPServer):
         """The newest of each metric."""
         self.answer: Callable[[list[dict[str, Any]]], int] = lambda _: 200
         """Says with which status a request with these spans, or with metrics, is answered. Only 200 keeps them."""
+        self.body = b""
+        """The body of each answer."""
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -104,8 +106,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if 300 <= status < 400:
             self.send_header("Location", f"https://127.0.0.1{self.path}")
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(self._receiver.body)))
         self.end_headers()
+        self.wfile.write(self._receiver.body)
 
     def do_GET(self) -> None:
         body = json.dumps(self._receiver.spans).encode()

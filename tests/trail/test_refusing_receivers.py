@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
 
 from steptrail import Steptrail
 from steptrail.telemetry import Telemetry
@@ -80,6 +84,26 @@ def test_a_receiver_that_takes_nothing_is_away(store: str, receiver: OtlpReceive
     receiver.answer = lambda _: 400
     run = typed("export", "--otlp", receiver.url, "--store", store)
     assert (run.code, run.out) == (7, "")
+
+
+def test_spans_that_a_receiver_says_it_refused_of_a_request_were_not_sent(
+    store: str, receiver: OtlpReceiver, typed: Type, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = ExportTracePartialSuccess(rejected_spans=4, error_message="too old\x1b[2J")
+    receiver.body = ExportTraceServiceResponse(partial_success=refused).SerializeToString()
+    run = typed("export", "--otlp", receiver.url, "--store", store)
+    assert (run.code, run.out) == (0, "sent 11 spans\n")
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "steptrail.telemetry"]
+    assert "refused 4 spans of a request" in said
+    assert r"too old\x1b" in said
+
+
+@pytest.mark.parametrize("body", [b"<html>Welcome", b'{"partialSuccess": {}}', b"\xff" * 9])
+def test_an_answer_that_says_nothing_is_passed_over(
+    body: bytes, store: str, receiver: OtlpReceiver, typed: Type
+) -> None:
+    receiver.body = body
+    assert typed("export", "--otlp", receiver.url, "--store", store).out == "sent 15 spans\n"
 
 
 def refusing(name: str, status: int) -> Callable[[Spans], int]:
