@@ -5,7 +5,7 @@ import asyncio
 from functools import partial
 from typing import get_args
 
-from steptrail.domain.errors import NotExported, StoreAway, StoreSetBack, stream_name
+from steptrail.domain.errors import NotExported, StoreAway, StoreFull, StoreLocked, StoreSetBack, stream_name
 from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
@@ -111,9 +111,9 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
         exported = partial(export_spans, send=send, share=arguments.sample, at_once=32 if masking else 512)
         while arguments.follow:
             try:
-                async with trail.follower(arguments.place, on_corrupt=note) as follower:
+                async with trail.follower(arguments.place, wait=True, on_corrupt=note) as follower:
                     return await exported(follower.entries, folds(), keep=follower.keep)
-            except (StoreAway, StoreSetBack) as error:
+            except (StoreAway, StoreFull, StoreLocked, StoreSetBack) as error:
                 # The place that was kept is where to go on, in a log that may be an older one by then.
                 note(error)
                 await asyncio.sleep(_AGAIN_SECONDS)
