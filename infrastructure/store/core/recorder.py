@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, LiteralString
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
+from steptrail.domain.base import made
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -203,8 +204,8 @@ class Recorder(ABC):
             return None
         remembered = dict(zip(("position", "at", "by", "reason", "events", "digest"), found[0], strict=True))
         try:
-            return convert({**remembered, "stream": stream, "digest": remembered["digest"].hex()}, Erasure)
-        except (AttributeError, ValidationError) as error:
+            return made(Erasure, {**remembered, "stream": stream, "digest": remembered["digest"].hex()})
+        except (AttributeError, ValueError) as error:
             # SQLite keeps whatever type a hand wrote into a column.
             why = "the table of erasures holds a value of the wrong type"
             raise CorruptRecord(stream, 0, Erased.TYPE, why) from error
