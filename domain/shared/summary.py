@@ -1,7 +1,5 @@
 """One stream as a list shows it. The same values are the row of the stream in the index of a store."""
 
-from msgspec import structs
-
 from steptrail.domain.base import Value
 from steptrail.domain.kernel.standing import OPEN, StandingState, Wait
 from steptrail.domain.prices import Cost
@@ -66,10 +64,10 @@ class RunSummary(Value, frozen=True, kw_only=True):
         """The id of the stream, with its prefix."""
         return f"{self.kind}:{self.session_id}"
 
-    def stands_like(self, other: "RunSummary") -> bool:
-        """Tell whether two rows of a stream say the same of its standing: all but what grows with each step."""
-        grown = {name: getattr(self, name) for name in _GROWN}
-        return structs.replace(other, **grown) == self
+    def differences(self, other: "RunSummary") -> list[str]:
+        """Return the fields in which two rows of a stream differ, but for those that grow with each step."""
+        fields = [name for name in self.__struct_fields__ if name not in _GROWN]
+        return [name for name in fields if getattr(self, name) != getattr(other, name)]
 
     @property
     def is_open(self) -> bool:

@@ -16,13 +16,13 @@ _REST_SECONDS = 0.2
 async def export_spans(
     entries: Subscription,
     folds: SpanFolds,
-    send: Callable[[list[Span]], Awaitable[None]],
+    send: Callable[[list[Span]], Awaitable[int]],
     *,
     share: float = 1.0,
     keep: Callable[[int], Awaitable[None]] | None = None,
     at_once: int = _BATCH,
 ) -> int:
-    """Send the spans that end with these entries, and return how many these were.
+    """Send the spans that end with these entries, and return how many of them `send` says were taken.
 
     `share` of the traces are sent, about `at_once` spans together. With `keep` it tells the place behind which nothing
     was sent. What `send` raises ends the export.
@@ -32,8 +32,7 @@ async def export_spans(
 
     async def flush() -> None:
         nonlocal told
-        await send(batch)
-        told += len(batch)
+        told += await send(batch)
         batch.clear()
         if keep is not None and position:
             await keep(position)

@@ -155,14 +155,14 @@ async def _examine_row(
     store: RecorderEventStore, stream: str, row: RunSummary, listed: Sequence[RunSummary], seen: Examination
 ) -> None:
     """Compare the row of a stream in the index, as it was before the stream was read, with what the events say."""
-    is_right = listed[0].stands_like(as_listed(row)) if listed else row.standing is StandingState.ABSENT
+    wrong = listed[0].differences(as_listed(row)) if listed else []
+    is_right = not wrong if listed else row.standing is StandingState.ABSENT
     # Somebody may have appended meanwhile: then the row has been written anew.
     if is_right or listed != await store.index(IndexQuery(streams=[stream])):
         return
     seen.unlisted.append(row)
-    said = f"as {listed[0].status}, {listed[0].standing}" if listed else "not at all"
-    what = f"lists show it {said}, and its events say {row.status}, {row.standing}: `steptrail doctor --reindex`"
-    seen.add("index", stream, what, position=row.version)
+    said = f"show another {', '.join(wrong)} of it than its events say" if listed else "do not show it"
+    seen.add("index", stream, f"lists {said}: `steptrail doctor --reindex`", position=row.version)
 
 
 async def _examine_leases(

@@ -92,7 +92,7 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
     def note(error: Exception) -> None:
         output.note(f"steptrail: {one_line(str(error))}")
 
-    async def send(spans: list[Span]) -> None:
+    async def send(spans: list[Span]) -> int:
         if arguments.flavour is not None:
             spans = [with_openinference(span) for span in spans]
         while True:
@@ -111,7 +111,7 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
         exported = partial(export_spans, send=send, share=arguments.sample, at_once=32 if masking else 512)
         while arguments.follow:
             try:
-                async with trail.follower(arguments.place, on_corrupt=note) as follower:
+                async with trail.follower(arguments.place, wait=True, on_corrupt=note) as follower:
                     return await exported(follower.entries, folds(), keep=follower.keep)
             except (*PASSING, StoreSetBack) as error:
                 # The place that was kept is where to go on, in a log that may be an older one by then.

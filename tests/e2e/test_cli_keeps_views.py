@@ -35,12 +35,11 @@ def running(*words: str) -> Generator[None]:
 
 
 @pytest.mark.parametrize("command", ["work", "inspect"])
-async def test_what_is_stored_is_counted_without_a_question(tmp_path: Path, command: str) -> None:
-    url = f"sqlite:///{tmp_path / 'runs.db'}"
+async def test_what_is_stored_is_counted_without_a_question(tmp_path: Path, store_url: str, command: str) -> None:
     (tmp_path / "desk.py").write_text(FILE, encoding="utf-8")
-    async with Steptrail.open(url) as trail:
+    async with Steptrail.open(store_url) as trail:
         await trail.run(AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).build(), "Hi", session="a")
-        with running(command, *([f"{tmp_path / 'desk.py'}:agent"] if command == "work" else []), "--store", url):
+        with running(command, *([f"{tmp_path / 'desk.py'}:agent"] if command == "work" else []), "--store", store_url):
             async with asyncio.timeout(60):
                 while await counted(trail) != [("agent:a", "completed")]:
                     await asyncio.sleep(0.05)

@@ -100,7 +100,7 @@ async def read_log(url: str, session: str) -> Log:
         state = await trail.session(session).state(at=len(records))
         listed = await store.index(IndexQuery(streams=[stream]))
     row = AGENT.control.summary(state)
-    is_listed = listed[0].stands_like(row) if listed else row.standing is StandingState.ABSENT
+    is_listed = not listed[0].differences(row) if listed else row.standing is StandingState.ABSENT
     versions = [record.version for record in records]
     is_whole = fault is None and is_listed and versions == list(range(1, len(records) + 1))
     return Log(records, list(state.messages), dict(state.metadata), is_whole)

@@ -114,7 +114,7 @@ async def _is_whole(store: TestedStore, stream: str) -> bool:
     records, fault = (await store.read(stream)).records, await store.verify(stream)
     state, _ = await fold_stream(kind.machine, store, stream)
     row, listed = kind.machine.control.summary(state), await store.index(IndexQuery(streams=[stream]))
-    is_listed = listed[0].stands_like(row) if listed else not records
+    is_listed = not listed[0].differences(row) if listed else not records
     return fault is None and is_listed and [record.version for record in records] == list(range(1, len(records) + 1))
 
 

@@ -5,6 +5,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -76,6 +77,10 @@ class OtlpReceiver(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.metrics: dict[str, Any] = {}
         """The newest of each metric."""
+        self.answer: Callable[[list[dict[str, Any]]], int] = lambda _: 200
+        """Says with which status a request with these spans, or with metrics, is answered. Only 200 keeps them."""
+        self.body = b""
+        """The body of each answer."""
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -91,14 +96,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path == "/v1/traces":
+        spans = _spans(body) if self.path == "/v1/traces" else []
+        status = self._receiver.answer(spans) if self.path in ("/v1/traces", "/v1/metrics") else 404
+        if status == 200 and self.path == "/v1/traces":
             self._receiver.headers.append(dict(self.headers.items()))
-            self._receiver.spans += _spans(body)
-        elif self.path == "/v1/metrics":
+            self._receiver.spans += spans
+        elif status == 200:
             self._receiver.metrics.update(_metrics(body))
-        self.send_response(200 if self.path in ("/v1/traces", "/v1/metrics") else 404)
-        self.send_header("Content-Length", "0")
+        self.send_response(status)
+        if 300 <= status < 400:
+            self.send_header("Location", f"https://127.0.0.1{self.path}")
+        self.send_header("Content-Length", str(len(self._receiver.body)))
         self.end_headers()
+        self.wfile.write(self._receiver.body)
 
     def do_GET(self) -> None:
         body = json.dumps(self._receiver.spans).encode()

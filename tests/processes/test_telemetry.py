@@ -4,10 +4,12 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -48,8 +50,9 @@ def followed(url: str, store: str, stderr: int | None = None) -> subprocess.Pope
 
 
 @pytest.mark.acceptance("8.8-3")
-def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str, tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'runs.db'}"
+def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str, store_url: str) -> None:
+    # The lease of the first one ends by itself on a server, and the second one waits for that.
+    store = f"{store_url}?lease_seconds=10" if store_url.startswith("postgresql") else store_url
     spans: dict[str, str | None] = {}
     with Steptrail.open_sync(store) as trail:
         for number in range(_SESSIONS):
@@ -121,8 +124,36 @@ def test_an_export_that_follows_goes_on_when_the_server_of_the_store_is_back(rec
             wait()
             server.stop()
             assert following.stderr is not None
-            assert b"cannot be reached" in following.stderr.readline()
+            # It was lost in the middle of a statement, or cannot be reached with the next one.
+            assert store.encode() in following.stderr.readline()
             server.start()
+            run("after")
+            wait()
+            following.send_signal(signal.SIGTERM)
+            assert following.wait() == 0
+
+
+def test_an_export_that_follows_goes_on_when_the_store_is_no_longer_locked(receiver: str, tmp_path: Path) -> None:
+    path, spans = tmp_path / "runs.db", set[str]()
+    store = f"sqlite:///{path}"
+
+    def run(session: str) -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
+            spans.update(span.span_id for span in spans_of(f"agent:{session}", trail.session(session).history()))
+
+    def wait() -> None:
+        while {span["span_id"] for span in received(receiver)} != spans:
+            assert following.poll() is None
+            time.sleep(0.05)
+
+    run("before")
+    with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+        shell.execute("BEGIN IMMEDIATE")
+        with followed(receiver, store, stderr=subprocess.PIPE) as following:
+            assert following.stderr is not None
+            assert b"is locked by another process" in following.stderr.readline()
+            shell.execute("ROLLBACK")
             run("after")
             wait()
             following.send_signal(signal.SIGTERM)

@@ -61,7 +61,7 @@ def test_a_row_that_is_written_when_the_standing_changes_is_never_late(life: Lif
         if stands != before:
             row, before = summary(state), stands
         now = summary(state)
-        assert row.stands_like(now)
+        assert not row.differences(now)
         assert (now.name, now.status, now.executions) == (state.name, state.status, state.fold.executions)
         assert (now.steps, now.cost) == (state.step_count, state.cost)
         assert now.stop_reason == (state.stop_reason.value if state.stop_reason else None)

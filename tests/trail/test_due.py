@@ -61,7 +61,7 @@ async def test_what_is_said_to_a_session_that_waits_brings_nobody_on_before_the_
         assert waiting.status is ExecutionStatus.WAITING
         assert await trail.due() == []
         (row,) = await trail.runs()
-        assert row.stands_like(as_listed(summary(await trail.session("s").state())))
+        assert not row.differences(as_listed(summary(await trail.session("s").state())))
     later = Environment(store=open_store(store_url), clock=Shifted(hours=1.1))
     async with Steptrail(later) as trail:
         (row,) = await trail.due()
@@ -92,5 +92,5 @@ async def test_lists_say_what_the_log_says_of_a_session_at_rest_to_which_several
         for text in ("And?", "And now?"):
             await session.post(agent, text)
         (row,) = await trail.runs()
-        assert row.stands_like(as_listed(summary(await session.state())))
+        assert not row.differences(as_listed(summary(await session.state())))
         assert [(each.session_id, each.due_at) for each in await trail.due()] == [("s", row.due_at)]

@@ -177,6 +177,8 @@ async def test_a_row_that_a_hand_has_spoilt_hides_no_other_and_doctor_mends_it(
         assert {(each.check, each.stream) for each in found} == {
             ("index", f"agent:{name}") for name in ("one", "two", "three")
         }
+        (three,) = (each.what for each in found if each.stream == "agent:three")
+        assert three == "lists show another waits of it than its events say: `steptrail doctor --reindex`"
     capsys.readouterr()
     assert await asyncio.to_thread(main, ["--store", url, "doctor"]) == 1
     assert "steptrail doctor --reindex" in capsys.readouterr().out

@@ -62,8 +62,9 @@ async def run_all(trail: Steptrail) -> None:
 async def recorded(trail: Steptrail, **options: Any) -> list[Span]:
     spans: list[Span] = []
 
-    async def send(batch: list[Span]) -> None:
+    async def send(batch: list[Span]) -> int:
         spans.extend(batch)
+        return len(batch)
 
     async with trail.subscribe(follow=False) as entries:
         assert await export_spans(entries, SpanFolds(trail.store), send, **options) == len(spans)
@@ -220,10 +221,11 @@ async def _killed_again_and_again(trail: Steptrail, number: int) -> dict[str, Sp
         if not left:
             raise Killed
 
-    async def send(batch: list[Span]) -> None:
+    async def send(batch: list[Span]) -> int:
         for span in batch:
             count()
             told[span.span_id] = span
+        return len(batch)
 
     while place < end:
         try:

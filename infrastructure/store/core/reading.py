@@ -312,9 +312,14 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
         erasure = recorder.select_erasure(stream) if fault is not None else None
     if erasure is None:
         return fault
-    rows = recorder.select_chain(stream, 0, 2)
-    before = StreamHead(rows[0].version - 1 if rows else 0, bytes.fromhex(erasure.digest))
-    return verify_chain(stream, rows, after=before)
+    if not (rows := recorder.select_chain(stream, 0, 2)):
+        return ChainFault(erasure.events + 1, None, "the event that stands in the place of all others is missing")
+    first = rows[0]
+    fault = verify_chain(stream, rows, after=StreamHead(first.version - 1, bytes.fromhex(erasure.digest)))
+    if fault is None and (erasure.position, erasure.at, erasure.by) != (first.position, first.at, first.actor):
+        why = "the table of erasures says something else of who erased it, when, or where that stands in the log"
+        fault = ChainFault(first.version, first.commit_id, why)
+    return fault
 
 
 def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, LiteralString
 
 from msgspec import Struct
 
-from steptrail.domain.errors import StoreError
-from steptrail.domain.kernel.erasure import Erasure
+from steptrail.domain.base import made
+from steptrail.domain.errors import CorruptRecord, StoreError
+from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.domain.shared.summary import RunSummary
@@ -192,7 +193,7 @@ class Recorder(ABC):
         )
 
     def select_erasure(self, stream: str) -> Erasure | None:
-        """Return what is remembered of an erased stream; None for any other."""
+        """Return what is remembered of an erased stream; None for any other. Raises `CorruptRecord`."""
         schema, mark = self.DIALECT.schema, self.DIALECT.mark
         found = self._fetch(
             f"SELECT position, at, by, reason, events, digest FROM {schema}erasures "  # noqa: S608 - a text of ours
@@ -201,10 +202,13 @@ class Recorder(ABC):
         )
         if not found:
             return None
-        position, at, by, reason, events, digest = found[0]
-        return Erasure(
-            stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=digest.hex()
-        )
+        remembered = dict(zip(("position", "at", "by", "reason", "events", "digest"), found[0], strict=True))
+        try:
+            return made(Erasure, {**remembered, "stream": stream, "digest": remembered["digest"].hex()})
+        except (AttributeError, ValueError) as error:
+            # SQLite keeps whatever type a hand wrote into a column.
+            why = "the table of erasures holds a value of the wrong type"
+            raise CorruptRecord(stream, 0, Erased.TYPE, why) from error
 
     @abstractmethod
     def _fetch(self, statement: LiteralString, parameters: Sequence[Any] = ()) -> list[Any]:

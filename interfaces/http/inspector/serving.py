@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from steptrail.domain.errors import MissingExtra
+from steptrail.domain.errors import MissingExtra, StoreReadOnly, StoreTooNew
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.app import inspector
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
@@ -33,7 +33,8 @@ async def serve(
 ) -> None:
     """Serve the inspector of a store until the process is asked to end; `on_ready` is told its address.
 
-    The store is opened for reading only, unless a `user` is named, who may act on runs. Off this machine, a `host` is
+    The store is opened for reading only, unless a `user` is named, who may act on runs, or its read models are in it,
+    which are to be counted. Off this machine, a `host` is
     served to those alone who come with a token, which is in the address. Raises `MissingExtra` without the extra
     `inspector`, `OSError` for a port that is taken, and store errors.
     """
@@ -49,7 +50,7 @@ async def serve(
         return access if door is None or door.knows(connection) else None
 
     async with (
-        Steptrail.open(url, create=False, read_only=user is None, engine=engine, projections=projections) as trail,
+        _opened(url, only_counts=user is None, engine=engine, projections=projections) as trail,
         trail.views.kept_going(),  # so that no page has to wait until what is new is counted
     ):
         hosts = {"localhost", host, socket.gethostname()}
@@ -69,6 +70,16 @@ async def serve(
             )
             on_ready(_address(host, listening.getsockname()[1], token))
             await uvicorn.Server(config).serve(sockets=[listening])
+
+
+def _opened(url: str, *, only_counts: bool, **settings: Any) -> Steptrail:
+    if not only_counts or not url.startswith("sqlite"):
+        try:
+            return Steptrail.open(url, create=False, **settings)
+        except (StoreReadOnly, StoreTooNew):
+            if not only_counts:
+                raise
+    return Steptrail.open(url, create=False, read_only=True, **settings)
 
 
 def _address(host: str, port: int, token: str | None) -> str:
