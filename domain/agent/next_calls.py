@@ -10,7 +10,7 @@ A reply may ask for thousands of calls, and what is due is asked again after eac
 due are passed over by their phase alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from steptrail.domain.agent.asking import ask, must_ask
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
@@ -112,7 +112,7 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
     if later:
         due_at, position = min(later)
         return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
-    return Record((_wait_for_children(list(_group(execution, step, first))),))
+    return Record((_wait_for_children([*_group(execution, step, first)]),))
 
 
 def _run(
@@ -144,40 +144,38 @@ def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
     return WaitStarted(kind="child", until=until, position=position)
 
 
-def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> Iterator[ToolExecution]:
-    """Yield the calls from `first` on that are not settled and may run at the same time."""
-    yield first
-    after, tools = step.calls[first.position + 1 :], dict[str, bool]()
-    if after and _runs_beside_others(execution, first, tools):
+def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> list[ToolExecution]:
+    """Return the calls from `first` on that are not settled and may run at the same time."""
+    group, after = [first], step.calls[first.position + 1 :]
+    if after and first.hold is None and first.call.name in (tools := _beside_others(execution, step)):
         for call in after:
             if call.phase in _UNSETTLED:
-                if not _runs_beside_others(execution, call, tools):
-                    return
-                yield call
+                if call.hold is not None or call.call.name not in tools:
+                    break
+                group.append(call)
+    return group
 
 
 def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) -> ToolExecution | None:
     """Return the first call that is due and belongs to the same group as `ended`; None when there is none."""
-    tools = dict[str, bool]()
+    tools = _beside_others(execution, step)
     for call in step.calls[ended.position :]:
         if call.is_answer:
             continue
-        if not _runs_beside_others(execution, call, tools):
+        if call.hold is not None or call.call.name not in tools:
             return None
         if call.phase in CANCELLABLE:
             return call
     return None
 
 
-def _runs_beside_others(execution: ExecutionFold, call: ToolExecution, tools: dict[str, bool]) -> bool:
-    """Tell whether a call may run at the same time as its neighbours. `tools` is what is known of tools already."""
-    agent, name = execution.agent, call.call.name
-    if call.hold is not None or agent.limits.max_concurrent_tools <= 1:
-        return False
-    if name not in tools:
-        spec = agent.tool(name)
-        tools[name] = spec is not None and spec.approval is None and spec.may_run_beside_others
-    return tools[name]
+def _beside_others(execution: ExecutionFold, step: StepFold) -> frozenset[str]:
+    """Return the names of the tools of the step whose calls may run at the same time as their neighbours."""
+    agent, called = execution.agent, {call.call.name for call in step.calls}
+    if agent.limits.max_concurrent_tools <= 1:
+        return frozenset()
+    asked_for = [spec for spec in agent.tools if spec.name in called]
+    return frozenset(spec.name for spec in asked_for if spec.approval is None and spec.may_run_beside_others)
 
 
 def _without_hooks(

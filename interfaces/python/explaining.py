@@ -17,6 +17,9 @@ from steptrail.runtime.kernel.kinds import KINDS, not_found
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 
+_AT_ONCE = 500
+"""How many events are explained before others have the event loop: a page is read for one who asks, and is longer."""
+
 
 class Explainers:
     """Keeps the explainers of long streams, for one who asks again and again: only what is new is read then.
@@ -120,7 +123,9 @@ async def _go_on(
     explainer: Explainer, store: EventStore, stream: str, machine: Machine[Any, Any, Any, Any], at: int | None = None
 ) -> None:
     async for records, _ in pages(machine, store, stream, after=explainer.version, at=at, most=LARGE_PAGE):
-        explainer.add(records)
+        for begin in range(0, len(records), _AT_ONCE):
+            explainer.add(records[begin : begin + _AT_ONCE])
+            await asyncio.sleep(0)
 
 
 async def _from_snapshot(

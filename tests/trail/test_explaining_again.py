@@ -1,11 +1,14 @@
 """One who asks why again and again is told the same as one who asks for the first time, and reads only what is new."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from steptrail import Steptrail
+from steptrail.domain.agent.events import AgentEvent, MetadataChanged
+from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
 from steptrail.interfaces.python.explaining import Explainers, explained
+from steptrail.projections.explanation import AgentExplainer
 from steptrail.projections.kinds import Explanation
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
@@ -60,3 +63,24 @@ async def test_only_few_and_long_streams_are_kept(store: Watched) -> None:
         *(False, True, False),
     ]
     assert explainers.take("agent:two") is None
+
+
+async def test_others_have_the_event_loop_between_some_hundred_events(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail, sizes = Steptrail(Environment(store=store)), list[int]()
+    names = [f"tag{number}" for number in range(1200)]
+    await trail.run(desk("One."), "first", session="s")
+    head = await store.head("agent:s")
+    changed = tuple((10**15, MetadataChanged(by="ana", changes={name: 1})) for name in names)
+    await store.append("agent:s", head, Commit(CommitHead(commit_id="c", actor="ana"), changed))
+    add = AgentExplainer.add
+
+    def noted(explainer: AgentExplainer, records: Sequence[Recorded[AgentEvent]]) -> None:
+        sizes.append(len(records))
+        add(explainer, records)
+
+    monkeypatch.setattr(AgentExplainer, "add", noted)
+    assert (await explained(store, "agent:s", now=10**16)).to_dict()["status"] == "completed"
+    assert sum(sizes) == await store.version("agent:s")
+    assert max(sizes) <= 500

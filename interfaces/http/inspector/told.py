@@ -25,7 +25,7 @@ _Data: TypeAlias = Mapping[str, JsonValue]
 _WITH_VALUES: Final = frozenset(
     {"error", "lookedAt", "pausedBy", "rejectedAnswer", "shadowStops", "stopRequestedBy", "unpausedBy"}
 )
-"""What is shown as a fact and may hold values that are not to be seen."""
+"""The entries that are shown as facts and may hold values that are not to be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,15 +152,15 @@ async def test_what_is_read_at_once_is_few_records_when_they_are_large(tmp_path:
             versions += [record.version for record in records]
             ends.append(end)
         follower = take_seat(store, STREAM, KIND, after=0, wake=lambda: None, fail=lambda _: None)
-        while records := await follower.read():
-            versions += [record.version for record in records]
+        while page := await follower.read():
+            versions += [record.version for record in page]
         follower.leave()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert versions == [*range(1, count + 1)] * 3
-    records = await records_between(store, STREAM, 1, count - 1)
-    assert [record.version for record in records] == [*range(2, count)]
+    between = await records_between(store, STREAM, 1, count - 1)
+    assert [record.version for record in between] == [*range(2, count)]
     assert ends[-1] == head
     assert peak < count * size / 2
     await store.close()
