@@ -21,12 +21,12 @@ from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
 HookPhase = tuple[str, int, int | None]
@@ -50,7 +50,7 @@ class StepFold(Struct):
 
     number: int
     started_at: int
-    clock: Clock
+    clock: Stopwatch
     inference_attempt: int = 0
     model: str = ""
     inference_in_doubt: bool = False
@@ -86,7 +86,7 @@ class ExecutionFold(Struct):
     key: str | None
     agent: AgentSnapshot
     started_at: int
-    wall: Clock
+    wall: Stopwatch
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
     usage: Usage = Usage()
     usage_below: Usage = Usage()

@@ -26,9 +26,9 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.output import OutputVerdict
-from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.keys import said, with_retry
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import billed_together
 
 EXECUTION_HANDLERS = Handlers[SessionFold, [int], None]()
@@ -110,7 +110,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
         key=event.key,
         agent=event.agent,
         started_at=at,
-        wall=Clock(since=at),
+        wall=Stopwatch(since=at),
         retry_of=event.retry_of,
         context=context,
     )
@@ -142,7 +142,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     if event.key is not None:
         answers = (execution.input,) if execution.input is not None else ()
         fold.remember(event.key, said(*answers, context=execution.context))
-    execution.wall = Clock(since=at)
+    execution.wall = Stopwatch(since=at)
     execution.pause_request = execution.paused = execution.unpaused = None
     execution.guard_votes = ()
     execution.waits = tuple(wait for wait in execution.waits if wait.answered_at is None)
@@ -160,7 +160,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
             fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
             execution.unanswered = True
     if (step := fold.step) is not None:
-        step.clock = Clock(step.clock.counted_us + round(event.interrupted_seconds * 1e6), since=at)
+        step.clock = Stopwatch(step.clock.counted_us + round(event.interrupted_seconds * 1e6), since=at)
         step.inference_in_doubt = fold.resume_to is Phase.INFERRING
         cut_calls(fold, event)
 
@@ -184,7 +184,7 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
     if fold.phase not in {Phase.RECOVERING, Phase.PAUSED}:
         fold.resume_to = Phase.BOUNDARY if fold.phase is Phase.PENDING else fold.phase
     if fold.step is not None:
-        fold.step.clock = Clock(fold.step.clock.counted_us + round(event.step_seconds * 1e6))
+        fold.step.clock = Stopwatch(fold.step.clock.counted_us + round(event.step_seconds * 1e6))
     if fold.execution is not None:
         fold.execution.pause_request = None
         fold.execution.paused = Request(event.by, event.reason, at)

@@ -25,7 +25,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.output import ASKED_IN_THE_END, OutputMode, OutputVerdict, StepOutput, json_in, problem_text
-from steptrail.domain.shared.clock import Clock
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import ModelUsage
 
 STEP_HANDLERS = Handlers[SessionFold, [int], None]()
@@ -36,7 +36,7 @@ _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFEREN
 
 @STEP_HANDLERS.of(StepStarted)
 def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
-    fold.step = StepFold(number=event.number, started_at=at, clock=Clock(since=at))
+    fold.step = StepFold(number=event.number, started_at=at, clock=Stopwatch(since=at))
     if fold.execution is not None:
         if fold.execution.answer_due and not (fold.origins.last is not None and fold.origins.last.output):
             fold.say(Message.user(ASKED_IN_THE_END), MessageOrigin(at, fold.executions, output=True))

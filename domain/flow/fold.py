@@ -19,11 +19,11 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
 from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
@@ -68,7 +68,7 @@ class VisitFold(Struct):
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
-    clock: Clock = Clock()
+    clock: Stopwatch = Stopwatch()
     may_begin: bool = False
     may_end: bool = False
 
@@ -112,7 +112,7 @@ class RunFold(Struct):
     order: int = 0
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
-    active: Clock = Clock()
+    active: Stopwatch = Stopwatch()
     ended_by: EndedBy | None = None
     ending_at: int = 0
     stop_request: Request | None = None

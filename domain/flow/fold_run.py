@@ -30,10 +30,10 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait, answered
-from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.keys import with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
 
 RUN_HANDLERS = Handlers[FlowFold, [int], None]()
@@ -136,14 +136,14 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.id, run.ordinal, run.key = event.execution_id, event.ordinal, event.key
     run.options = event.options or run.options
     run.started_at = run.wall_from = at
-    run.active, run.retries = Clock(), run.retries + 1
+    run.active, run.retries = Stopwatch(), run.retries + 1
     run.counts, run.unproductive_segments, run.productive, run.unopened = Layers(), 0, False, 0
     run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()
     for visit in run.open.values():
         run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
-        visit.clock, visit.may_begin, visit.may_end = Clock(), False, False
+        visit.clock, visit.may_begin, visit.may_end = Stopwatch(), False, False
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
             task = Task(visit.node, visit.visit, item, order=run.next_order())

@@ -24,7 +24,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
-from steptrail.domain.shared.clock import Clock
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
@@ -107,7 +107,7 @@ class Task(Struct):
     effect: ToolEffect | None = None
     effect_id: str = ""
     in_doubt: bool = False
-    clock: Clock = Clock()
+    clock: Stopwatch = Stopwatch()
     landing: Landing | None = None
     retry: NodeRetryScheduled | None = None
     stream: str | None = None

@@ -12,10 +12,10 @@ from msgspec import Struct
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import PriceTable
-from steptrail.domain.shared.clock import Clock
 from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Row, Scalar
@@ -147,7 +147,7 @@ class RunMemory:
     errors: int = 0
     retries: int = 0
     approvals: int = 0
-    active: Clock = field(default_factory=Clock)
+    active: Stopwatch = field(default_factory=Stopwatch)
     idle_us: int = 0
     people_us: int = 0
     own: Spending = field(default_factory=Spending)

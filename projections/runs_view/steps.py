@@ -5,7 +5,7 @@ from steptrail.domain.agent.step import cut_reply_error
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.output import OutputMode
-from steptrail.domain.shared.clock import Clock
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.calls import ask_for, close_step
@@ -125,7 +125,7 @@ def _step_completed(memory: StreamMemory, event: stored.StepCompleted, moment: R
         errors[-1].put(moment.changes)
     is_given_up, active = step.used is None and not errors, micros(event.duration_seconds)
     run.steps += 1
-    run.active = Clock(run.active.counted_us + active)
+    run.active = Stopwatch(run.active.counted_us + active)
     if not is_given_up:
         run.failure = errors[0] if errors else None
     if errors:
