@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from steptrail.domain.errors import QueryRefused, StoreTooNew
 from steptrail.infrastructure.views import database, postgres
-from steptrail.infrastructure.views.database import Answer
+from steptrail.infrastructure.views.database import Answer, Statements
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 from tests.harness.postgres_server import PostgresServer
@@ -210,9 +212,9 @@ async def test_a_question_that_was_begun_before_a_rebuild_finds_rows_though_it_r
     postgres_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_begun, goes_on = threading.Event(), threading.Event()
-    ask = postgres._PostgresStatements.ask
+    ask: Callable[..., Answer] = attrgetter("_PostgresStatements.ask")(postgres)
 
-    def held_up(statements: postgres._PostgresStatements, text: str, *values: Scalar) -> Answer:
+    def held_up(statements: Statements, text: str, *values: Scalar) -> Answer:
         if "FROM listed" in text:
             has_begun.set()
             goes_on.wait(60)
@@ -221,7 +223,7 @@ async def test_a_question_that_was_begun_before_a_rebuild_finds_rows_though_it_r
     async with viewed(postgres_url) as (store, views), viewed(postgres_url) as (_, others):
         await note(store, "agent:a", 1, 2)
         await views.catch_up()
-        monkeypatch.setattr(postgres._PostgresStatements, "ask", held_up)
+        monkeypatch.setattr(f"{postgres.__name__}._PostgresStatements.ask", held_up)
         asked = asyncio.create_task(others.sql("SELECT sum FROM streams", [], seconds=60, most=10))
         await asyncio.to_thread(has_begun.wait, 60)
         rebuilt = asyncio.create_task(views.rebuild())
