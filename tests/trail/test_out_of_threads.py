@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -35,10 +36,18 @@ async def use(trail: Steptrail, session: str) -> None:
     assert (await trail.session(session).state()).output == "Found."
 
 
-async def test_whichever_thread_of_a_trail_cannot_begin_the_same_works_when_it_can(store_url: str) -> None:
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store that is not there yet: to make it takes a thread that writes."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'runs.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+async def test_whichever_thread_of_a_trail_cannot_begin_the_same_works_when_it_can(new_store_url: str) -> None:
     left_out: list[str] = []
     for number in range(20):
-        async with asyncio.timeout(PATIENCE), Steptrail.open(store_url, live=True) as trail:
+        async with asyncio.timeout(PATIENCE), Steptrail.open(new_store_url, live=True) as trail:
             with thread_refused(number) as refused:
                 try:
                     await use(trail, f"s{number}")
