@@ -55,8 +55,8 @@ $(STAMP): pyproject.toml Makefile
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@
 
-# Two more than there are processors, and at most four: tests that talk to other processes wait a third of their time.
-WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$cores -lt 2 ] && echo 3 || echo 4)
+# One more than there are processors, and at most four: tests that talk to other processes wait a third of their time.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$cores -lt 3 ] && echo $$((cores + 1)) || echo 4)
 # Of what `--fast` leaves out, which comes first, a worker gets no long row at once.
 ALL_TESTS := -n $(WORKERS) --maxschedchunk 40
 
