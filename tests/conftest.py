@@ -131,11 +131,11 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return store_of(request, tmp_path)
 
 
-def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a store of the kind that a parameter names."""
+def store_of(request: pytest.FixtureRequest, tmp_path: Path, *, on_server: str = "postgres_store_url") -> str:
+    """Return the address of a store of the kind that a parameter names; `on_server` is the fixture of one there."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'runs.db'}"
-    url: str = request.getfixturevalue("postgres_store_url")
+    url: str = request.getfixturevalue(on_server)
     return url
 
 

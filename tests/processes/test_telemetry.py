@@ -49,6 +49,27 @@ def followed(url: str, store: str, stderr: int | None = None) -> subprocess.Pope
     return subprocess.Popen([sys.executable, "-m", "steptrail", *words], env=env, stderr=stderr)
 
 
+class Runs:
+    """The runs of a store, and the spans of them that a receiver is to be told."""
+
+    def __init__(self, store: str, receiver: str) -> None:
+        self._store, self._receiver = store, receiver
+        self._spans = set[str]()
+
+    def run(self, session: str) -> None:
+        """Run a session to its end."""
+        with Steptrail.open_sync(self._store) as trail:
+            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
+            history = trail.session(session).history()
+            self._spans.update(span.span_id for span in spans_of(f"agent:{session}", history))
+
+    def arrive(self, following: "subprocess.Popen[bytes]") -> None:
+        """Wait until the receiver has the spans of all runs, and no other, from an export that goes on."""
+        while {span["span_id"] for span in received(self._receiver)} != self._spans:
+            assert following.poll() is None
+            time.sleep(0.05)
+
+
 @pytest.mark.acceptance("8.8-3")
 def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str, store_url: str) -> None:
     # The lease of the first one ends by itself on a server, and the second one waits for that.
@@ -80,81 +101,52 @@ def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str,
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process is given a limit")
 def test_an_export_that_follows_goes_on_when_its_store_has_room_again(receiver: str, tmp_path: Path) -> None:
-    def run(session: str) -> None:
-        with Steptrail.open_sync(store) as trail:
-            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
-            spans.update(span.span_id for span in spans_of(f"agent:{session}", trail.session(session).history()))
-
-    def wait() -> None:
-        while {span["span_id"] for span in received(receiver)} != spans:
-            assert following.poll() is None
-            time.sleep(0.05)
-
-    spans, store = set[str](), f"sqlite:///{tmp_path / 'runs.db'}"
-    run("before")
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    runs = Runs(store, receiver)
+    runs.run("before")
     with followed(receiver, store, stderr=subprocess.PIPE) as following:
-        wait()
+        runs.arrive(following)
         before = resource.prlimit(following.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-        run("meanwhile")
+        runs.run("meanwhile")
         assert following.stderr is not None
         assert b"a file may have 1 bytes at most" in following.stderr.readline()
         resource.prlimit(following.pid, resource.RLIMIT_FSIZE, before)
-        run("after")
-        wait()
+        runs.run("after")
+        runs.arrive(following)
         following.send_signal(signal.SIGTERM)
         assert following.wait() == 0
 
 
 def test_an_export_that_follows_goes_on_when_the_server_of_the_store_is_back(receiver: str) -> None:
-    def run(session: str) -> None:
-        with Steptrail.open_sync(store) as trail:
-            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
-            spans.update(span.span_id for span in spans_of(f"agent:{session}", trail.session(session).history()))
-
-    def wait() -> None:
-        while {span["span_id"] for span in received(receiver)} != spans:
-            assert following.poll() is None
-            time.sleep(0.05)
-
-    spans = set[str]()
     with PostgresServer() as server:
         store = server.url(server.create_database())
-        run("before")
+        runs = Runs(store, receiver)
+        runs.run("before")
         with followed(receiver, store, stderr=subprocess.PIPE) as following:
-            wait()
+            runs.arrive(following)
             server.stop()
             assert following.stderr is not None
             # It was lost in the middle of a statement, or cannot be reached with the next one.
             assert store.encode() in following.stderr.readline()
             server.start()
-            run("after")
-            wait()
+            runs.run("after")
+            runs.arrive(following)
             following.send_signal(signal.SIGTERM)
             assert following.wait() == 0
 
 
 def test_an_export_that_follows_goes_on_when_the_store_is_no_longer_locked(receiver: str, tmp_path: Path) -> None:
-    path, spans = tmp_path / "runs.db", set[str]()
+    path = tmp_path / "runs.db"
     store = f"sqlite:///{path}"
-
-    def run(session: str) -> None:
-        with Steptrail.open_sync(store) as trail:
-            trail.run(agent_of(["Hello."]).build(), "hi", session=session)
-            spans.update(span.span_id for span in spans_of(f"agent:{session}", trail.session(session).history()))
-
-    def wait() -> None:
-        while {span["span_id"] for span in received(receiver)} != spans:
-            assert following.poll() is None
-            time.sleep(0.05)
-
-    run("before")
+    runs = Runs(store, receiver)
+    runs.run("before")
     with closing(sqlite3.connect(path, isolation_level=None)) as shell:
         shell.execute("BEGIN IMMEDIATE")
         with followed(receiver, store, stderr=subprocess.PIPE) as following:
             assert following.stderr is not None
             assert b"is locked by another process" in following.stderr.readline()
             shell.execute("ROLLBACK")
-            run("after")
-            wait()
+            runs.run("after")
+            runs.arrive(following)
             following.send_signal(signal.SIGTERM)
             assert following.wait() == 0

@@ -12,6 +12,7 @@ from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import SessionBusy, StoreUnavailable
 from steptrail.infrastructure.store import open_store
 from steptrail.testing import ScriptedModel
+from tests.conftest import store_of
 from tests.harness.scarce import thread_refused
 from tests.integration.trail.test_subscriptions import PATIENCE
 
@@ -39,9 +40,7 @@ async def use(trail: Steptrail, session: str) -> None:
 @pytest.fixture(params=["sqlite", "postgres"])
 def new_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a store that is not there yet: to make it takes a thread that writes."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'runs.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return store_of(request, tmp_path, on_server="postgres_url")
 
 
 async def test_whichever_thread_of_a_trail_cannot_begin_the_same_works_when_it_can(new_store_url: str) -> None:
