@@ -243,7 +243,7 @@ class FlowExplainer:
                 self._tried(event, at, version, outcome="kept", seconds=event.duration_seconds)
             case NodeAttemptCompleted():
                 self._ended(event, "completed")
-            case NodeAttemptFailed():
+            case NodeAttemptFailed() if not self._has_failed(event):
                 self._ended(event, f"failed ({event.failure})")
             case NodeAttemptInterrupted():
                 self._replace(
@@ -278,6 +278,11 @@ class FlowExplainer:
     def _ended(self, event: NodeAttemptCompleted | NodeAttemptFailed, outcome: str) -> None:
         by = "" if event.settled_by is None else f", said by {event.settled_by}"
         self._replace(event, event.attempt, outcome=outcome + by, then=None, seconds=event.duration_seconds)
+
+    def _has_failed(self, event: NodeAttemptFailed) -> bool:
+        """Tell whether a failure came before the next try was made: it has the number of the last, which has failed."""
+        tries = self._tries.get((event.node, event.visit, event.item), [])
+        return bool(tries) and tries[-1].attempt == event.attempt and tries[-1].outcome.startswith("failed")
 
     def _replace(self, event: TaskEvent, attempt: int, **changes: Any) -> None:
         tries = self._tries.get((event.node, event.visit, event.item), [])

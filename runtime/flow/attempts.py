@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec import structs
+
 from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.concluding import over_item_budget, time_left_us
@@ -133,7 +135,8 @@ class Attempts:
         """
         if left_us is None or left_us > 0 or stream_kind(node) is not None:
             return False
-        self._journal.record(never_ran(task.key, FailureClass.TIMEOUT, _late(node), {}, task.attempt))
+        before = task.landing.error if isinstance(task.landing, NodeAttemptFailed) else None
+        self._journal.record(never_ran(task.key, FailureClass.TIMEOUT, _late(node, before), {}, task.attempt))
         return True
 
     def _place(self, key: TaskKey) -> tuple[RunFold, Graph, VisitFold]:
@@ -361,6 +364,11 @@ def _raised(error: Exception, began: _Began, now: float) -> Failed:
     return Failed(failure=failure_class(info, began.call.usual), error=info, raised=error)
 
 
-def _late(node: Node) -> ErrorInfo:
+def _late(node: Node, before: ErrorInfo | None = None) -> ErrorInfo:
+    """Return the error of a node whose time is up. The failure `before` it is a cause: it waited for its next try."""
     said = "its time was up" if node.timeout is None else f"it did not end within {text_of(node.timeout)} s"
-    return ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)
+    late = ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)
+    if before is None:
+        return late
+    chain = (*(f"{each.error_class}: {each.message}" for each in (late, before)), *before.causes[1:])
+    return structs.replace(late, causes=chain)

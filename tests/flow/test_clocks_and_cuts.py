@@ -75,9 +75,15 @@ async def test_what_may_happen_once_is_not_begun_without_time_and_nobody_is_aske
     async with trail_of(clock) as trail:
         # While the first of them waits for its second try, the other one has the only place, and takes its time.
         result = await trail.run(flow, session="f")
+        explained = await trail.flow("f").why()
     assert (result.status, world.done["a"]) == (ExecutionStatus.FAILED, 1)
-    assert result.error is not None
-    assert (result.error.failure, result.error.message) == (FailureClass.TIMEOUT, "it did not end within 100 s")
+    failed = result.error
+    assert failed is not None
+    assert failed.error is not None
+    assert (failed.failure, failed.message) == (FailureClass.TIMEOUT, "it did not end within 100 s")
+    # Its first try had failed for another reason, which stays with the try, and beside the end.
+    assert [(each.attempt, each.outcome) for each in explained.attempts] == [(1, "failed (unavailable)")]
+    assert failed.error.causes[1:] == ("builtins:ConnectionError: away",)
 
 
 async def test_the_time_of_a_node_stands_still_while_the_run_is_paused() -> None:
