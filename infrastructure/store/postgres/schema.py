@@ -82,27 +82,33 @@ LEFT JOIN LATERAL (
 ) c ON true
 """
 
+# The server keeps the plans of a function in plpgsql for as long as a connection lasts. It makes those of one in sql
+# anew at each call, which takes longer than all else that these do.
 _SETTLED = f"""
-CREATE FUNCTION steptrail.settled() RETURNS bigint LANGUAGE sql VOLATILE AS $function$
+CREATE FUNCTION steptrail.settled() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $function$
+BEGIN
     -- The position up to which the log is complete for every statement that begins after this one: nothing will appear
     -- at or before it. This statement sees what was committed when it began, and looks at the locks later. Whoever has
     -- taken off by then stands in the locks with a smaller number than it will draw; whoever takes off later draws
     -- more than all that is seen here; and whoever has landed is seen by the next statement.
-    SELECT least(
+    RETURN (SELECT least(
         coalesce((SELECT max(position) FROM steptrail.events), 0),
         (SELECT min(((classid::bigint & 65535) << 32) | objid::bigint) FROM pg_locks
          WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = {_TAG} AND mode = 'ShareLock'
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))));
+END
 $function$
 """  # noqa: S608  of our own constants
 
 _TAKE_OFF = f"""
-CREATE FUNCTION steptrail.take_off() RETURNS void LANGUAGE sql VOLATILE AS $function$
+CREATE FUNCTION steptrail.take_off() RETURNS void LANGUAGE plpgsql VOLATILE AS $function$
+BEGIN
     -- Says to the end of the transaction: all positions that are drawn from now on are larger than this number.
-    SELECT pg_advisory_xact_lock_shared(
-        ({_TAG}::bigint << 48) | (CASE WHEN is_called THEN last_value ELSE 0 END)) FROM steptrail.positions
+    PERFORM pg_advisory_xact_lock_shared(
+        ({_TAG}::bigint << 48) | (CASE WHEN is_called THEN last_value ELSE 0 END)) FROM steptrail.positions;
+END
 $function$
-"""  # noqa: S608  of our own constants
+"""
 
 _DRAW = """
 CREATE FUNCTION steptrail.draw(size bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $function$
@@ -125,7 +131,9 @@ $function$
 # Each query of a function sees what was committed before that query. Whoever is second in a stream waits at the key of
 # the commits for the end of the first.
 _LIST = """
-CREATE FUNCTION steptrail.list_stream(place bigint, summary jsonb) RETURNS void LANGUAGE sql VOLATILE AS $function$
+CREATE FUNCTION steptrail.list_stream(place bigint, summary jsonb) RETURNS void LANGUAGE plpgsql VOLATILE
+AS $function$
+BEGIN
     -- Replaces the row of a stream in the index, with its waits.
     UPDATE steptrail.streams SET
         (version, name, status, standing, stop_reason, resolved_by, answered, due_at, paused_by, recorded_errors,
@@ -139,6 +147,7 @@ CREATE FUNCTION steptrail.list_stream(place bigint, summary jsonb) RETURNS void 
     INSERT INTO steptrail.waits
     SELECT place, w.id, w.kind, w.since, w.due_at, w.asked_at_version, w.answered_at, w.waits_on
     FROM jsonb_populate_recordset(NULL::steptrail.waits, summary -> 'waits') AS w;
+END
 $function$
 """
 
