@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from steptrail.infrastructure.views.public import face_page
+from steptrail.infrastructure.views.public import listed as rows_of
 from steptrail.projections.runs_view.face import RUNS_FACE
 
 _ROOT = Path(__file__).parents[1]
@@ -34,8 +34,17 @@ are given the whole one.
 
 
 def page() -> str:
-    """Return the page as it should be."""
-    return HEAD + face_page(RUNS_FACE)
+    """Return the page as it should be: a table for each view."""
+    rows, parts = rows_of(RUNS_FACE, 0), list[str]()
+    for view in RUNS_FACE.views:
+        parts.append(f"## `{view.name}`\n\n{view.says[:1].upper()}{view.says[1:].rstrip('.')}.\n")
+        lines = ["| column | type | what it holds | since |", "| --- | --- | --- | --- |"]
+        for column, (_, _, name, kind, unit, since, deprecated, *_) in zip(view.columns, rows, strict=False):
+            said = f"{column.says}, in {unit}" if column.unit else column.says
+            said += f"; goes away: {deprecated}" if deprecated else ""
+            lines.append(f"| `{name}` | {kind} | {said.replace('|', chr(92) + '|')} | {since} |")
+        parts.append("\n".join(lines) + "\n")
+    return HEAD + "\n".join(parts)
 
 
 def listed() -> list[str]:

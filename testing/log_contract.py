@@ -3,8 +3,8 @@
 import asyncio
 import multiprocessing
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
+from itertools import product
 
 import pytest
 
@@ -64,13 +64,13 @@ class LogContract:
         assert await store.grown(end) == (end, {})
         assert await store.grown(end + 1) == (end, {}), "it does not say that the log ends before that position"
 
-    @pytest.mark.parametrize("limit", [0, 1, 499, 500, 501, 1000, 1200, 5000])
     @on_a_store
-    async def test_the_log_can_be_read_a_part_at_a_time(self, store: EventStore, limit: int) -> None:
+    async def test_the_log_can_be_read_a_part_at_a_time(self, store: EventStore) -> None:
         for stream in (_STREAM, _OTHER):
             await store.append(stream, EMPTY_STREAM, commit_of("c", *(Noted(number=i) for i in range(600))))
         everything = [entry async for entry in store.log()]
-        assert [entry async for entry in store.log(limit=limit)] == everything[:limit]
+        for limit in (0, 1, 499, 500, 501, 1000, 1200, 5000):
+            assert [entry async for entry in store.log(limit=limit)] == everything[:limit]
 
     @on_a_store
     async def test_a_page_of_the_log_is_what_the_log_yields_there(self, store: EventStore) -> None:
@@ -89,12 +89,8 @@ class LogContract:
         assert lazy[1:] == (3, everything[4].position, False)
         assert await asyncio.to_thread(lambda: [*lazy.items]) == everything[2:5]
 
-    @pytest.mark.parametrize("types", [(), (Noted.TYPE, Written.TYPE)])
-    @pytest.mark.parametrize("stream", [None, _STREAM])
     @on_a_store
-    async def test_a_page_without_heads_says_the_same_of_all_else(
-        self, store: EventStore, types: Sequence[str], stream: str | None
-    ) -> None:
+    async def test_a_page_without_heads_says_the_same_of_all_else(self, store: EventStore) -> None:
         for each in (_STREAM, _OTHER):
             await store.append(each, EMPTY_STREAM, commit_of("c", Noted(), Written(data=[7]), Noted()))
 
@@ -102,9 +98,10 @@ class LogContract:
             entries = [item for item in page.items if isinstance(item, LogEntry)]
             return [(at, of, record.version, record.at, record.event) for at, of, record in entries]
 
-        whole = await store.log_page(1, 10, types=types, stream=stream)
-        assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
-        assert whole.size == (5 if stream is None else 2)
+        for types, stream in product(((), (Noted.TYPE, Written.TYPE)), (None, _STREAM)):
+            whole = await store.log_page(1, 10, types=types, stream=stream)
+            assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
+            assert whole.size == (5 if stream is None else 2)
 
     @on_a_store
     async def test_a_record_that_cannot_be_read_is_told_in_its_turn_with_its_position(

@@ -147,18 +147,14 @@ class ModelDriverContract:
         assert usage.input + usage.cache_read + usage.cache_write > 0
         assert usage.output + usage.reasoning > 0
 
-    def test_a_required_tool_is_called_with_its_arguments(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
-        reply = loop.run(driver.infer(lookup_request()))
-        assert [(call.name, call.arguments) for call in reply.tool_calls] == [("lookup", {"order": "C3"})]
-        assert reply.tool_calls[0].id
-        assert reply.finish_reason is FinishReason.TOOL_CALLS
-        assert reply.text == ""
-
-    def test_a_result_is_taken_back_and_answered(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
+    def test_a_required_tool_is_called_with_its_arguments_and_its_result_is_answered(
+        self, driver: ModelDriver, loop: asyncio.Runner
+    ) -> None:
         request = lookup_request()
         asked = loop.run(driver.infer(request))
-        (call,) = asked.tool_calls
-        reply = loop.run(driver.infer(_answered(request, asked, call)))
+        _is_the_call(asked)
+        assert asked.text == ""
+        reply = loop.run(driver.infer(_answered(request, asked)))
         assert reply.text.strip()
         assert reply.tool_calls == ()
 
@@ -226,10 +222,8 @@ class StreamingModelDriverContract(ModelDriverContract):
         request = lookup_request()
         deltas, reply = loop.run(streamed(driver, request))
         assert [delta.text for delta in deltas if delta.kind == "text"] == []
-        assert [(call.name, call.arguments) for call in reply.tool_calls] == [("lookup", {"order": "C3"})]
-        assert reply.tool_calls[0].id
-        assert reply.finish_reason is FinishReason.TOOL_CALLS
-        _, answered = loop.run(streamed(driver, _answered(request, reply, reply.tool_calls[0])))
+        _is_the_call(reply)
+        _, answered = loop.run(streamed(driver, _answered(request, reply)))
         assert answered.text.strip()
 
     def test_a_stream_that_is_left_early_leaves_the_driver_usable(
@@ -268,8 +262,15 @@ async def streamed(driver: StreamingModelDriver, request: ModelRequest) -> tuple
     return deltas, reply
 
 
-def _answered(request: ModelRequest, asked: ModelReply, call: ToolCallPart) -> ModelRequest:
+def _is_the_call(reply: ModelReply) -> None:
+    """Assert that a reply is the one call that is asked for."""
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("lookup", {"order": "C3"})]
+    assert reply.tool_calls[0].id
+    assert reply.finish_reason is FinishReason.TOOL_CALLS
+
+
+def _answered(request: ModelRequest, asked: ModelReply) -> ModelRequest:
     """Return the request after the one call of a reply was answered, as a session makes it."""
-    said = Message(role=MessageRole.ASSISTANT, parts=asked.parts)
+    said, (call,) = Message(role=MessageRole.ASSISTANT, parts=asked.parts), asked.tool_calls
     history = [*request.messages, said, Message.tool(call.id, call.name, "paid")]
     return ModelRequest(messages=history, tools=[LOOKUP], tool_choice=ToolChoice.NONE)

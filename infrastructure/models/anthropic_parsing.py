@@ -13,10 +13,9 @@ from steptrail.domain.messages import (
     Part,
     ReasoningPart,
     TextPart,
-    ToolCallPart,
     tool_calls_of,
 )
-from steptrail.infrastructure.models.call_names import call_id_of
+from steptrail.infrastructure.models.call_names import tool_call
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import anthropic_usage, finish_reason
@@ -27,7 +26,6 @@ from steptrail.infrastructure.models.wire import (
     as_text,
     clean,
     failure,
-    read_arguments,
     read_body,
 )
 
@@ -66,9 +64,7 @@ def _parts(block: JsonValue, reply: JsonValue, place: int) -> Iterator[Part]:
         case "tool_use":
             if (name := as_text(told.get("name"))) is None:
                 raise ModelReplyInvalid("it asks for a tool without a name")
-            arguments, raw = read_arguments(told.get("input"))
-            call_id = call_id_of(told.get("id"), reply=reply, place=place, name=name)
-            call = ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw)
+            call = tool_call(name, told.get("input"), told.get("id"), reply=reply, place=place)
             yield from beside(PROVIDER, call, others(told, "type", "id", "name", "input"))
         case "thinking":
             thought, signature = told.get("thinking"), as_text(told.get("signature"))

@@ -11,21 +11,22 @@ import re
 from collections import deque
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.infrastructure.models.wire import as_text
+from steptrail.domain.messages import ToolCallPart
+from steptrail.infrastructure.models.wire import as_text, read_arguments
 
 _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MOST_CHARACTERS = 64
 
 
-def call_id_of(given: JsonValue, *, reply: JsonValue, place: int, name: str) -> str:
-    """Return the id that a call came with, or make one: of the reply's id, its place among the calls, and its name.
+def tool_call(name: str, arguments: JsonValue, call_id: JsonValue, *, reply: JsonValue, place: int) -> ToolCallPart:
+    """Return a call as a provider wrote it. One without an id gets one of the reply's id, its place and its name.
 
     Reading the reply again makes the same one.
     """
-    if (call_id := as_text(given)) is not None:
-        return call_id
+    given, raw = read_arguments(arguments)
     told = json.dumps([reply if isinstance(reply, str) else None, place, name])
-    return f"call_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    made = f"call_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return ToolCallPart(id=as_text(call_id) or made, name=name, arguments=given, raw=raw)
 
 
 def call_name(name: str) -> str:

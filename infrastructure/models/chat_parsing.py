@@ -11,7 +11,7 @@ from steptrail.domain.errors import SteptrailError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import CitationPart, Part, ReasoningPart, TextPart, ToolCallPart, text_of
-from steptrail.infrastructure.models.call_names import call_id_of
+from steptrail.infrastructure.models.call_names import tool_call
 from steptrail.infrastructure.models.chat_assembly import REASONING
 from steptrail.infrastructure.models.chat_content import content_parts
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
@@ -25,7 +25,6 @@ from steptrail.infrastructure.models.wire import (
     as_text,
     clean,
     failure,
-    read_arguments,
     read_body,
 )
 
@@ -132,8 +131,7 @@ def _tool_calls(calls: JsonValue, reply: JsonValue, provider: str) -> Iterator[P
         function = as_object(call.get("function"))
         if (name := as_text(function.get("name"))) is None:
             continue
-        arguments, raw = read_arguments(function.get("arguments"))
-        call_id = call_id_of(call.get("id"), reply=reply, place=place, name=name)
+        part = tool_call(name, function.get("arguments"), call.get("id"), reply=reply, place=place)
         of_function = others({"function": others(function, "name", "arguments")})
         fields = {**others(call, "index", "id", "type", "function"), **of_function}
-        yield from beside(provider, ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw), fields)
+        yield from beside(provider, part, fields)

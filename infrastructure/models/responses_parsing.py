@@ -13,10 +13,9 @@ from steptrail.domain.messages import (
     Part,
     ReasoningPart,
     TextPart,
-    ToolCallPart,
     tool_calls_of,
 )
-from steptrail.infrastructure.models.call_names import call_id_of
+from steptrail.infrastructure.models.call_names import tool_call
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import finish_reason, usage
@@ -28,7 +27,6 @@ from steptrail.infrastructure.models.wire import (
     as_text,
     clean,
     failure,
-    read_arguments,
     read_body,
 )
 
@@ -112,10 +110,9 @@ def _citation(annotation: JsonValue) -> Part:
 def _call(item: Mapping[str, JsonValue], reply: JsonValue, place: int) -> Iterator[Part]:
     if (name := as_text(item.get("name"))) is None:
         raise ModelReplyInvalid("it asks for a function call without a name")
-    arguments, raw = read_arguments(item.get("arguments"))
-    call_id = call_id_of(item.get("call_id"), reply=reply, place=place, name=name)
+    call = tool_call(name, item.get("arguments"), item.get("call_id"), reply=reply, place=place)
     fields = _unusual(others(item, "type", "call_id", "name", "arguments"))
-    yield from beside(PROVIDER, ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw), fields)
+    yield from beside(PROVIDER, call, fields)
 
 
 def _unusual(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""The SQL of public views, for SQLite and PostgreSQL, the list of their columns, and the page that documents them."""
+"""The SQL of public views, for SQLite and PostgreSQL, and the list of their columns."""
 
 from collections.abc import Iterator, Mapping
 
@@ -61,21 +61,6 @@ def listed(face: Face, generation: int) -> Iterator[Values]:
     for view in face.views:
         for number, column in enumerate(view.columns, 1):
             yield (view.name, number, column.name, *_shown(column), face.name, face.version, generation)
-
-
-def face_page(face: Face) -> str:
-    """Return the part of the page of views that is made from their description: a table for each."""
-    parts: list[str] = []
-    for view in face.views:
-        parts.append(f"## `{view.name}`\n\n{view.says[:1].upper()}{view.says[1:].rstrip('.')}.\n")
-        lines = ["| column | type | what it holds | since |", "| --- | --- | --- | --- |"]
-        for column in view.columns:
-            kind, unit, since, deprecated = _shown(column)
-            said = f"{column.says}, in {unit}" if column.unit else column.says
-            said += f"; goes away: {deprecated}" if deprecated else ""
-            lines.append(f"| `{column.name}` | {kind} | {said.replace('|', chr(92) + '|')} | {since} |")
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
 
 
 def _shown(column: PublicColumn) -> tuple[str, str, str, str]:

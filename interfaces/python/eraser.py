@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import ConfigurationError, SessionErased, shown
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole, for_the_record
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.loading import loading
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.lists import agent_name, one_of
@@ -96,21 +97,22 @@ class Eraser:
                 from steptrail.interfaces.python.archive import archive_streams
 
             keep = partial(archive_streams, self._env.store, Path(archive))
-        report = await retain_streams(
+        before = max(0, self._env.clock.utc() - older_than // timedelta(microseconds=1))
+        erase = partial(
+            erase_stream,
             self._env,
-            before=max(0, self._env.clock.utc() - older_than // timedelta(microseconds=1)),
-            status=status,
-            name=agent_name(agent),
-            limit=limit,
             by=for_the_record(by, "by"),
             reason=for_the_record(reason or f"older than {older_than}", "reason"),
+            cascade=True,
+            before=before,
             dry_run=dry_run,
             keep=keep,
             on_erased=on_erased,
         )
-        if dry_run or not report.erased:
-            return report
-        return ErasureReport(erased=report.erased, kept=report.kept, remains=await self._env.store.scrub())
+        ended = IndexQuery(ended_before=before, status=status, name=agent_name(agent))
+        erased, kept = await retain_streams(self._env, ended, erase, limit)
+        remains = None if dry_run or not erased else await self._env.store.scrub()
+        return ErasureReport(erased=tuple(erased), kept=tuple(kept), is_dry_run=dry_run, remains=remains)
 
     async def finish_erasing(self) -> str | None:
         """Remove what may remain of erased sessions in the files of the store, however long it takes.

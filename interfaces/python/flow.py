@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Literal
 
 from steptrail.domain.errors import SessionNotFound
-from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode, Verdict
+from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, RetryFlow, SettleNode, Verdict
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
@@ -16,7 +16,7 @@ from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.projections.flow_graph import drawn_run
-from steptrail.runtime.flow.control import FlowControl, a_flow
+from steptrail.runtime.flow.control import FlowControl, a_flow, brought
 from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -83,7 +83,11 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         key, gets the result of the newest retry. Raises `SessionNotFound`, and `CommandRejected` for a run that is
         open or has completed.
         """
-        return await self._control.retry(a_flow(flow), strict=strict, options=options, reason=reason, by=by, key=key)
+        built, worker = a_flow(flow), self._env.worker
+        command = RetryFlow(
+            worker=worker, flow=brought(built), options=options, strict=strict, reason=reason, by=by, key=key
+        )
+        return await self._control.retry(built, command)
 
     async def requeue(
         self,
@@ -98,7 +102,8 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         It is what `retry` does, with the recorded workflow. The run is `pending` until a process with `work` goes on.
         Raises `SessionNotFound`, and `CommandRejected` for a run that is open or has completed.
         """
-        return await self._control.requeue(options=options, reason=reason, by=by, key=key)
+        command = RetryFlow(worker=None, flow=None, options=options, reason=reason, by=by, key=key)
+        return FlowResult(await self._control.stream.tell(command))
 
     async def settle(
         self,

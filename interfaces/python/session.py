@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, overload
 
-from steptrail.domain.agent.commands import Fork, Send, Settle, Verdict
+from steptrail.domain.agent.commands import Fork, Retry, Send, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id
 from steptrail.domain.agent.state import AgentState
@@ -109,10 +109,17 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         and `SessionBusy` for the second of two at once.
         """
         given = an_agent(agent)
-        stored = a_context(given, context)
-        return await self._control.retry(
-            given, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key, context=stored
+        command = Retry(
+            agent=given.snapshot,
+            worker=self._env.worker,
+            by=by,
+            reason=reason,
+            key=key,
+            limits=limits,
+            error_policy=error_policy,
+            context=a_context(given, context),
         )
+        return await self._control.retry(given, command)
 
     async def requeue(
         self,

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from steptrail.domain.agent.commands import Start
+from steptrail.domain.agent.commands import Retry, Start
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
@@ -74,8 +74,9 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
 
     async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None, context: JsonValue) -> AgentState:
         if self._place.retry_key is not None and _failed(await self._look()):
-            retried = await self._control.retry(agent, by="parent", key=self._place.retry_key, limits=limits)
-            return retried.state
+            worker, key = self._place.environment.worker, self._place.retry_key
+            again = Retry(agent=agent.snapshot, worker=worker, by="parent", key=key, limits=limits)
+            return (await self._control.retry(agent, again)).state
         has_begun = context is not None and await self._look() is not None
         try:
             start = Start(

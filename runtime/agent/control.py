@@ -227,39 +227,18 @@ class SessionControl:
         except SessionBusy:
             return RunResult((await sent.reloaded()).committed, typed=agent.output)
 
-    async def retry(
-        self,
-        agent: AnyAgent,
-        *,
-        by: str = "user",
-        reason: str | None = None,
-        limits: Limits | None = None,
-        error_policy: ErrorPolicy | None = None,
-        key: str | None = None,
-        context: JsonValue = None,
-    ) -> RunResult[Any]:
+    async def retry(self, agent: AnyAgent, command: Retry) -> RunResult[Any]:
         """Retry the last execution, which ended without an answer, in a new one that goes on with the conversation.
 
-        `limits` and `error_policy` replace those of the agent, and `context` the recorded one. Calls with the same
-        `key` are one retry. Raises `CommandRejected` when the last execution has answered or is not over, and
-        `SessionBusy` when another process retries it at the same time.
+        Commands with the same key are one retry. Raises `CommandRejected` when the last execution has answered or is
+        not over, and `SessionBusy` when another process retries it at the same time.
         """
-        command = Retry(
-            agent=agent.snapshot,
-            worker=self._env.worker,
-            by=by,
-            reason=reason,
-            key=key,
-            limits=limits,
-            error_policy=error_policy,
-            context=context,
-        )
         journal = await self.stream.existing()
         seen = journal.committed.fold.executions
         while True:
             state = journal.committed
-            if (use := self._use(state, key, "retry", "retry")) is not None:
-                return await self._answer(journal, agent, use.execution, by=by)
+            if (use := self._use(state, command.key, "retry", "retry")) is not None:
+                return await self._answer(journal, agent, use.execution, by=command.by)
             if state.fold.executions != seen:
                 raise SessionBusy(self._session)  # what was to be retried is no longer the last one
             decide(state, command)  # says no before anything is locked

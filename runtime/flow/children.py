@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from steptrail.domain.failures import ErrorInfo
-from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.commands import RetryFlow, StartFlow
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.lending import Lent
@@ -97,7 +97,9 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
         if state is None or state.run is None:
             return await self._control.run(flow, structs.replace(start, options=options))
         if not state.is_open and state.status is not ExecutionStatus.COMPLETED and self._place.retry_key is not None:
-            return await self._control.retry(flow, options=options, by="parent", key=self._place.retry_key)
+            worker, key = start.worker, self._place.retry_key
+            again = RetryFlow(worker=worker, flow=start.flow, options=options, by="parent", key=key)
+            return await self._control.retry(flow, again)
         take_over, self._take_over = self._take_over, False
         # What was lent when it began stays.
         options = structs.replace(state.run.options, timeout=timeout)

@@ -153,29 +153,11 @@ class FlowControl:
         children = any(wait.on is not None for wait in stands.waits)
         return stands.state.value == "resting" and not stands.is_due(now) and not children
 
-    async def retry(
-        self,
-        flow: BuiltWorkflow,
-        *,
-        strict: bool = False,
-        options: RunOptions | None = None,
-        reason: str | None = None,
-        by: str = "user",
-        key: str | None = None,
-    ) -> FlowResult:
+    async def retry(self, flow: BuiltWorkflow, command: RetryFlow) -> FlowResult:
         """Let a run that failed or was stopped go on where it was.
 
         Raises `CommandRejected` for any other run, and `SessionBusy` when another process retries it at the same time.
         """
-        command = RetryFlow(
-            worker=self._env.worker,
-            flow=brought(flow),
-            options=options,
-            strict=strict,
-            reason=reason,
-            by=by,
-            key=key,
-        )
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         seen = journal.committed.fold.executions
         decide(journal.committed, command)  # says no before anything is locked
@@ -185,19 +167,7 @@ class FlowControl:
                 raise SessionBusy(state.flow_id)  # what was to be retried is no longer the last one
             return (command,)
 
-        return FlowResult(await self.stream.own(begin, performed, key=key, journal=journal))
-
-    async def requeue(
-        self,
-        *,
-        options: RunOptions | None = None,
-        reason: str | None = None,
-        by: str = "user",
-        key: str | None = None,
-    ) -> FlowResult:
-        """Store that a run that failed or was stopped is to go on where it was, and run nothing: a worker does."""
-        command = RetryFlow(worker=None, flow=None, options=options, reason=reason, by=by, key=key)
-        return FlowResult(await self.stream.tell(command))
+        return FlowResult(await self.stream.own(begin, performed, key=command.key, journal=journal))
 
     async def answer_step(self, command: AnswerStep) -> FlowResult:
         """Store what a person says of a visit that is held. Raises `CommandRejected` when none is."""

@@ -19,7 +19,7 @@ from steptrail.domain.errors import (
     stream_name,
 )
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.kernel.erasure import Erasure, ErasureReport
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -85,40 +85,22 @@ async def erase_stream(
 
 
 async def retain_streams(
-    environment: Environment,
-    *,
-    before: int,
-    status: str | None,
-    name: str | None,
-    limit: int | None,
-    by: str,
-    reason: str,
-    dry_run: bool,
-    keep: Keep | None = None,
-    on_erased: OnErased | None = None,
-) -> ErasureReport:
-    """Erase the streams that ended before an instant, each with all that belongs to it; see `Steptrail.retain`."""
+    environment: Environment, asked: IndexQuery, erase: Callable[[str], Awaitable[Sequence[Erasure]]], limit: int | None
+) -> tuple[Sequence[Erasure], Sequence[tuple[str, str]]]:
+    """Erase the streams that a query finds, about `limit` at most: `erase` erases one with all that belongs to it.
+
+    Return what was erased, and what was kept with the reason; see `Steptrail.retain`.
+    """
     erased, kept, gone, after = list[Erasure](), list[tuple[str, str]](), set[str](), None
-    asked = IndexQuery(ended_before=before, status=status, name=name, limit=_PAGE)
     while limit is None or len(erased) < limit:
-        page = await environment.store.index(replace(asked, after=after))
+        page = await environment.store.index(replace(asked, after=after, limit=_PAGE))
         for row in page:
             if limit is not None and len(erased) >= limit:
                 break
             if row.stream in gone or await _belongs_to_another(environment, row):
                 continue
             try:
-                found = await erase_stream(
-                    environment,
-                    row.stream,
-                    by=by,
-                    reason=reason,
-                    cascade=True,
-                    before=before,
-                    dry_run=dry_run,
-                    keep=keep,
-                    on_erased=on_erased,
-                )
+                found = await erase(row.stream)
             except (SessionErased, SessionNotFound):
                 continue  # by somebody else, meanwhile
             except SessionBusy as error:
@@ -132,7 +114,7 @@ async def retain_streams(
         if len(page) < _PAGE:
             break
         after = page[-1].stream
-    return ErasureReport(erased=tuple(erased), kept=tuple(kept), is_dry_run=dry_run)
+    return erased, kept
 
 
 _Family = dict[str, tuple[int, RunSummary | None]]

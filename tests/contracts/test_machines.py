@@ -13,7 +13,6 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.live import Writing
 from steptrail.domain.messages import Message
 from steptrail.errors import Backoff
@@ -45,7 +44,7 @@ from tests.contracts.toy_machine import (
     ToyEvent,
     ToyPerformer,
 )
-from tests.kinds.bell import BellExplanation
+from tests.kinds.bell import StandingExplainer
 
 
 def _nothing_to_tell(toy: Toy) -> tuple[str, ...]:
@@ -69,32 +68,6 @@ def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any
     return StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](TOY, environment, stream, alone=performing)
 
 
-class _ToyExplainer:
-    def __init__(self, name: str, execution: str | int | None) -> None:
-        del execution
-        self._name, self._toy, self._events = name, TOY.initial(name), dict[str, int]()
-
-    @property
-    def version(self) -> int:
-        return self._toy.version
-
-    def add(self, records: Sequence[Recorded[Any]], /) -> None:
-        self._toy = TOY.evolve_all(self._toy, records)
-        self._events |= {record.event.TYPE: record.version for record in records}
-
-    def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> BellExplanation:
-        del now
-        standing = TOY.control.standing(self._toy)
-        return BellExplanation(
-            verdict=f"toy {self._name}: {standing.state.value}",
-            waits_for=standing.waits[0].kind if standing.waits else None,
-            events=self._events,
-            is_owned=owned,
-            is_crashed=owned is False and standing.state is StandingState.WORKING,
-            damage=damage,
-        )
-
-
 def _free_of_charge(event: Event) -> None:
     del event
 
@@ -112,7 +85,9 @@ class _Untold:
 
 
 if "toy:" not in KINDS:
-    PROJECTIONS.add("toy:", KindProjections(_ToyExplainer, Bill((), lambda: _free_of_charge), lifecycle=_Untold))
+    PROJECTIONS.add(
+        "toy:", KindProjections(partial(StandingExplainer, TOY), Bill((), lambda: _free_of_charge), lifecycle=_Untold)
+    )
     KINDS.add(
         "toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes, settles=_nothing_settles)
     )

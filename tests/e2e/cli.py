@@ -1,6 +1,5 @@
 """The command line in real processes, in a folder of its own with a file of agents."""
 
-import json
 import os
 import pty
 import subprocess
@@ -9,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
 
 from steptrail.interfaces.cli.main import main
 from tests.harness.ready_python import KILL, ready_python
 from tests.harness.worker_pool import WorkerPool
+from tests.unit.cli.command import Typed
 
 AGENTS = """
 import asyncio
@@ -94,21 +93,7 @@ number = 7
 """
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-
-def carried_out(folder: str, words: Sequence[str], environment: Mapping[str, str]) -> Done:
+def carried_out(folder: str, words: Sequence[str], environment: Mapping[str, str]) -> Typed:
     """Carry out a command in this process, which has no other work, and return its end. Called in a worker."""
     os.chdir(folder)
     os.environ.clear()
@@ -126,7 +111,7 @@ def carried_out(folder: str, words: Sequence[str], environment: Mapping[str, str
             stream.flush()
             file.seek(0)
             texts.append(file.read().decode())
-        return Done(code, *texts)
+        return Typed(code, *texts)
 
 
 class Cli:
@@ -142,7 +127,7 @@ class Cli:
         (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
         self._started: list[subprocess.Popen[str]] = []
 
-    def __call__(self, *words: str, **variables: str) -> Done:
+    def __call__(self, *words: str, **variables: str) -> Typed:
         return self.pool.run(carried_out, str(self.folder), words, _environment(self._variables | variables)).answer()
 
     def start(self, *words: str, **variables: str) -> "subprocess.Popen[str]":

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.e2e.cli import Cli, Done
+from tests.e2e.cli import Cli
 from tests.e2e.conftest import Stored
+from tests.unit.cli.command import Typed
 
 
-def refused(done: Done) -> str:
+def refused(done: Typed) -> str:
     """Return the one line, without the program's name."""
     assert done.code == 2
     assert done.out.count("\n") <= 1  # the id, when the session is known by then
@@ -73,7 +74,7 @@ def test_given_a_server_that_is_away_then_the_exit_code_says_to_try_again(cli: C
 def test_given_a_python_that_was_started_for_it_then_it_says_the_same(cli: Cli, words: list[str]) -> None:
     started = cli.start(*words)
     out, err = started.communicate()
-    assert cli(*words) == Done(started.returncode, out, err)
+    assert cli(*words) == Typed(started.returncode, out, err)
 
 
 @pytest.mark.parametrize(

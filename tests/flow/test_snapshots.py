@@ -9,37 +9,17 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.flow.events import FlowResumed, NodeThen
 from steptrail.domain.flow.machine import FLOW
-from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.workflow import BuiltWorkflow, Cache, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
-from tests.processes.agents.interposed import Interposed
+from tests.processes.agents.interposed import Watched
 from tests.runner.kit import Crash, HandClock, crash_at
 
 NODES = 20
 STREAM = "flow:f"
-
-
-class Watched(Interposed):
-    """Notes what is read of the streams, and what is kept."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read_events = 0
-        self.kept: list[int] = []
-
-    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
-        stored = await super().read(stream, after=after, limit=limit)
-        self.read_events += len(stored.records)
-        return stored
-
-    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
-        self.kept.append(snapshot.head.version)
-        await super().keep_snapshot(stream, snapshot)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from steptrail.domain.agent.events import (
@@ -254,7 +255,7 @@ KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_writi
 
 @dataclass(frozen=True, kw_only=True)
 class BellExplanation:
-    """What `why` says of a bell."""
+    """What `why` says of a bell, or of another small machine."""
 
     verdict: str
     waits_for: str | None
@@ -268,24 +269,27 @@ class BellExplanation:
         return {"verdict": self.verdict, "waitsFor": self.waits_for, "events": dict(self.events)}
 
 
-class _BellExplainer:
-    def __init__(self, name: str, execution: str | int | None) -> None:
+class StandingExplainer:
+    """Explains a stream of a small machine by where it stands. The newest execution is the only one."""
+
+    def __init__(self, machine: Machine[Any, Any, Any, Any], name: str, execution: str | int | None) -> None:
         del execution
-        self._bell, self._events = Bell(name=name), dict[str, int]()
+        self._machine, self._name, self._state, self._events = machine, name, machine.initial(name), dict[str, int]()
 
     @property
     def version(self) -> int:
-        return self._bell.version
+        version: int = self._state.version
+        return version
 
     def add(self, records: Sequence[Recorded[Any]], /) -> None:
-        self._bell = _evolve_all(self._bell, records)
+        self._state = self._machine.evolve_all(self._state, records)
         self._events |= {record.event.TYPE: record.version for record in records}
 
     def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> BellExplanation:
         del now
-        standing = self._bell.standing
+        standing = self._machine.control.standing(self._state)
         return BellExplanation(
-            verdict=f"bell {self._bell.name}: {standing.state.value}",
+            verdict=f"{self._machine.stream_prefix[:-1]} {self._name}: {standing.state.value}",
             waits_for=standing.waits[0].kind if standing.waits else None,
             events=self._events,
             is_owned=owned,
@@ -331,7 +335,7 @@ def _billed(event: Event) -> Usage | None:
 
 
 PROJECTIONS_OF_BELLS = KindProjections(
-    explain=_BellExplainer,
+    explain=partial(StandingExplainer, BELL),
     bill=Bill(types=(BellRang.TYPE,), begin=lambda: _billed),
     lifecycle=_BellLifecycle,
 )

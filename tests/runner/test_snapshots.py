@@ -14,14 +14,13 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import SnapshotCodec
-from steptrail.domain.kernel.record import Snapshot, StreamHead
+from steptrail.domain.kernel.record import Snapshot
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import Reply, call
 from tests.harness.beside_the_loop import beside_the_loop
-from tests.processes.agents.interposed import Interposed
+from tests.processes.agents.interposed import Watched
 from tests.runner.kit import Crash, HandClock, agent_of, crash_at
 
 STEPS = 6
@@ -33,24 +32,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a short run a long one."""
     monkeypatch.setattr("steptrail.runtime.kernel.snapshots._WORTH_A_FIRST", 10)
     monkeypatch.setattr("steptrail.runtime.kernel.snapshots._WORTH_KEEPING", 10)
-
-
-class Watched(Interposed):
-    """Notes what is read of the streams, and what is kept."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read_events = 0
-        self.kept: list[int] = []
-
-    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
-        stored = await super().read(stream, after=after, limit=limit)
-        self.read_events += len(stored.records)
-        return stored
-
-    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
-        self.kept.append(snapshot.head.version)
-        await super().keep_snapshot(stream, snapshot)
 
 
 class Refusing(Watched):

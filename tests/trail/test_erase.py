@@ -10,6 +10,7 @@ import pytest
 from steptrail import Agent, Steptrail, tool
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Snapshot
 from steptrail.domain.shared.events import MetadataChanged
 from steptrail.errors import (
@@ -25,7 +26,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.runtime.kernel import erasing
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.erasing import retain_streams
+from steptrail.runtime.kernel.erasing import erase_stream, retain_streams
 from steptrail.testing import ManualClock, Reply, call
 from steptrail.tools import SubagentTool
 from steptrail.workflow import Workflow
@@ -385,18 +386,10 @@ async def test_a_fork_that_works_while_its_source_is_archived_keeps_both(store_u
             fork = await trail.session("source").fork(session="fork")
             await fork.send(agent_of(["", "young"]).build(), "and?")
 
-        report = await retain_streams(
-            environment,
-            before=clock.utc() - 7 * 86_400_000_000,
-            status=None,
-            name=None,
-            limit=None,
-            by="ana",
-            reason="test",
-            dry_run=False,
-            keep=keep,
-        )
-        assert report.kept == (("agent:source", "session fork belongs to it and is younger"),)
+        before = clock.utc() - 7 * 86_400_000_000
+        erase = partial(erase_stream, environment, by="ana", reason="test", cascade=True, before=before, keep=keep)
+        _, kept = await retain_streams(environment, IndexQuery(ended_before=before), erase, None)
+        assert kept == [("agent:source", "session fork belongs to it and is younger")]
         assert (await trail.session("fork").state()).output == "young"
 
 

@@ -103,9 +103,8 @@ async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_
 
 
 @pytest.mark.parametrize("above", ["agent", "flow"])
-@pytest.mark.parametrize("by", ["worker", "resume", "the next run"])
 async def test_a_child_that_had_failed_and_is_retried_by_hand_below_a_run_that_has_ended_is_not_stopped(
-    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]], above: str, by: str
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]], above: str
 ) -> None:
     paying = agent_of([ValueError("away"), call("pay")]).with_tools(*desk.tools).build()
     boss: Agent | BuiltWorkflow = Workflow("boss").agent("below", paying, prompt="pay").build()
@@ -116,18 +115,22 @@ async def test_a_child_that_had_failed_and_is_retried_by_hand_below_a_run_that_h
         await trail.run(boss, "go", session="s")
         (below,) = [row for row in await trail.runs() if row.parent is not None]
         await trail.session(below.session_id).retry(paying)
-        if by == "worker":
-            async with trail.work(boss):
-                await pass_by()
-        elif by == "resume" and isinstance(boss, BuiltWorkflow):
+
+        async def asked() -> Sequence[str]:
+            return [id_of(question.stream) for question in await trail.inbox()]
+
+        async with trail.work(boss):
+            await pass_by()
+        assert await asked() == [below.session_id]
+        if isinstance(boss, BuiltWorkflow):
             await trail.flow("s").resume(boss)
-        elif isinstance(boss, BuiltWorkflow):
+            assert await asked() == [below.session_id]
             await trail.flow("s").retry(boss)
-        elif by == "resume":
-            await trail.session("s").resume(boss)
         else:
+            await trail.session("s").resume(boss)
+            assert await asked() == [below.session_id]
             await trail.session("s").send(boss, "And now?")
-        assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
+        assert await asked() == [below.session_id]
 
 
 async def test_a_retried_run_that_went_on_with_what_was_retried_by_hand_below_it_stops_it_at_its_end(

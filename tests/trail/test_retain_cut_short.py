@@ -15,8 +15,8 @@ from steptrail.domain.errors import StoreFull
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
-from steptrail.runtime.kernel import erasing
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.erasing import erase_stream
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ManualClock, ScriptedModel, say
 
@@ -39,15 +39,15 @@ def test_what_was_erased_before_the_end_is_told(
     with Steptrail.open_sync(store_url, clock=ManualClock(datetime(2020, 1, 1, tzinfo=UTC))) as trail:
         for name in ("a", "b", "c"):
             trail.run(agent, "hi", session=name)
-    erase, calls = erasing.erase_stream, list[str]()
+    calls = list[str]()
 
     async def twice(environment: Any, stream: str, **given: Any) -> Any:
         calls.append(stream)
         if len(calls) == 3:
             await ending()
-        return await erase(environment, stream, **given)
+        return await erase_stream(environment, stream, **given)
 
-    monkeypatch.setattr(erasing, "erase_stream", twice)
+    monkeypatch.setattr("steptrail.interfaces.python.eraser.erase_stream", twice)
     asked = ["retain", "--older-than", "90d", "--yes", "--store", store_url, *(["--json"] if as_json else [])]
     assert main(asked) == code
     said = capsys.readouterr().out

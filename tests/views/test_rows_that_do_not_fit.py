@@ -1,6 +1,9 @@
 """What a projection of a service writes is of the kinds that its tables say, or it stops with a reason that says so."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +11,9 @@ import pytest
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.events import ExecutionStarted, LogEntry
+from steptrail.infrastructure.views.database import Statements, Unfit
+from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.sqlite import SqliteViews
 from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Index, Projection, Table
 from steptrail.testing import ScriptedModel
 
@@ -84,7 +90,27 @@ async def stopped_at(trail: Steptrail) -> str:
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_what_does_not_fit_stops_the_projection_with_a_reason_and_not_ours(store_url: str, what: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_reason_and_not_ours(tmp_path: Path, what: str) -> None:
+    write, reason = WRONG[what]
+    (path := tmp_path / "views.db").touch()
+    odd, generation = Odd(write), Generation(1, SqliteViews(path, patience=60.0))
+
+    def work(statements: Statements) -> None:
+        changes = Changes()
+        write(changes)
+        generation.apply(statements, odd, changes)
+
+    with closing(generation.database) as database:
+        database.write(lambda statements: generation.prepare(statements, [odd]))
+        with pytest.raises((Unfit, TypeError), match=re.escape(reason)):
+            database.write(work)
+        written = database.read(lambda statements: [[*generation.rows(statements, each)] for each in odd.tables])
+        assert written == [[], [], []]
+
+
+# SQLite would keep the first, and a server round the second; the others are refused elsewhere.
+@pytest.mark.parametrize("what", ["a text for a number", "a part of a number", "a row in sums", "a text for a table"])
+async def test_what_does_not_fit_stops_the_projection(store_url: str, what: str) -> None:
     write, reason = WRONG[what]
     async with Steptrail.open(store_url, projections=[Odd(write)]) as trail:
         assert reason in await stopped_at(trail)
@@ -149,14 +175,15 @@ def table(*columns: Any, **others: Any) -> Table:
         ("prefixes", (1,), "`prefixes` are texts, such as `agent:`, not 1"),
     ],
 )
-def test_what_is_no_projection_is_refused_when_the_store_is_opened(
-    store_url: str, attribute: str, value: Any, reason: str
+def test_what_is_no_projection_is_refused_before_the_store_is_opened(
+    tmp_path: Path, attribute: str, value: Any, reason: str
 ) -> None:
     projection = Odd(lambda changes: None)
     setattr(projection, attribute, value)
     with pytest.raises(ConfigurationError) as refused:
-        Steptrail.open_sync(store_url, projections=[projection])
+        Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}", projections=[projection])
     assert reason in str(refused.value)
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(

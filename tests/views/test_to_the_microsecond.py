@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from steptrail import AgentBuilder, Steptrail
 from steptrail.testing import ManualClock, ScriptedModel, say
 
@@ -20,13 +18,15 @@ BEFORE_MIDNIGHT = (
 )
 
 
-@pytest.mark.parametrize("at", BEFORE_MIDNIGHT, ids=str)
-async def test_a_run_stands_on_its_own_day_up_to_the_last_microsecond(store_url: str, at: datetime) -> None:
-    agent = AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build()
-    async with Steptrail.open(store_url, clock=ManualClock(at)) as trail:
-        await trail.run(agent, "hi", session="a")
+async def test_a_run_stands_on_its_own_day_up_to_the_last_microsecond(store_url: str) -> None:
+    for at in BEFORE_MIDNIGHT:
+        agent = AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build()
+        async with Steptrail.open(store_url, clock=ManualClock(at)) as trail:
+            await trail.run(agent, "hi", session=f"{at:%Y-%m-%d}")
+    async with Steptrail.open(store_url) as trail:
         found: Any = (await trail.views.sql(_ASKED)).rows
-        ((_, ended_at, ended_us, day),) = found
+    assert len(found) == len(BEFORE_MIDNIGHT)
+    for at, (stream, ended_at, ended_us, day) in zip(BEFORE_MIDNIGHT, found, strict=True):
         told = datetime.fromisoformat(ended_at) if isinstance(ended_at, str) else ended_at
         assert told == at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ended_us)
-        assert str(day) == at.date().isoformat()
+        assert (stream, str(day)) == (f"agent:{at:%Y-%m-%d}", at.date().isoformat())

@@ -12,8 +12,7 @@ from tests.integration.models.wires import SECRET, Driver, closed, driver_of
 
 CALL = tool_calls(("lookup", {"order": "C3"}), reasoning="It must be looked up.")
 SCRIPTS: dict[str, list[ScriptedReply]] = {
-    "test_a_required_tool_is_called_with_its_arguments": [CALL],
-    "test_a_result_is_taken_back_and_answered": [CALL, answer("Order C3 is paid.")],
+    "test_a_required_tool_is_called_with_its_arguments_and_its_result_is_answered": [CALL, answer("Order C3 is paid.")],
     "test_a_streamed_tool_call_is_whole_and_no_piece_of_it_is_text": [CALL, answer("Order C3 is paid.")],
     "test_every_history_of_a_session_is_taken": [answer("Hello.")] * len(HISTORIES),
     "test_what_fails_is_raised_and_not_returned": [overloaded()],

@@ -148,3 +148,21 @@ class _Lease:
     async def release(self) -> None:
         await self._store.before_release(self._stream)
         await self._held.release()
+
+
+class Watched(Interposed):
+    """Notes what is read of the streams, and what is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_events = 0
+        self.kept: list[int] = []
+
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
+        stored = await super().read(stream, after=after, limit=limit)
+        self.read_events += len(stored.records)
+        return stored
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        self.kept.append(snapshot.head.version)
+        await super().keep_snapshot(stream, snapshot)

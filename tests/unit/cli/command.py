@@ -1,4 +1,4 @@
-"""A command that was carried out in this process."""
+"""A command that was carried out, in this process or another one."""
 
 import json
 from collections.abc import Callable
