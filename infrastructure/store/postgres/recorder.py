@@ -292,10 +292,11 @@ class PostgresRecorder(Recorder):
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
         self._run(
-            "SELECT steptrail.list_stream(number, %s::jsonb) FROM steptrail.streams "
-            "WHERE id = %s AND (version IS NULL OR version <= %s::bigint) "
-            "AND status IS DISTINCT FROM 'erased' FOR UPDATE",
-            (as_json(row), row.stream, row.version),
+            # Locked first: a row that another transaction is changing is to be looked at as that leaves it.
+            "WITH older AS (SELECT number FROM steptrail.streams WHERE id = %s "
+            "AND (version IS NULL OR version <= %s::bigint) AND status IS DISTINCT FROM 'erased' FOR UPDATE) "
+            "SELECT steptrail.list_stream(number, %s::jsonb) FROM older",
+            (row.stream, row.version, as_json(row)),
         )
 
     def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
