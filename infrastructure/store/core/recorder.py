@@ -70,10 +70,11 @@ class Recorder(ABC):
     """Does what an append may put off, to be called soon, and does not raise. None where nothing is put off."""
 
     @abstractmethod
-    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+    def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction.
 
-        One commit that conflicts does not keep the others out. A commit whose id stands right after the head it
+        One commit that conflicts does not keep the others out, and where the database refuses them together, each is
+        tried by itself, unless they are to be stored `as_one`. A commit whose id stands right after the head it
         follows has been stored before, and is answered with its head.
         """
 

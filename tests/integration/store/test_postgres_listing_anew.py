@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -45,7 +46,7 @@ async def test_given_a_change_of_a_row_in_flight_when_an_older_row_is_written_an
     with postgres_server.session(database, "SELECT pg_advisory_xact_lock(1)"):
         if what == "an append":
             newer = replace(commit_of("c2", Noted()), summary=replace(ROW, version=2, name="newer"))
-            change = asyncio.ensure_future(store.append("agent:a", head, newer))
+            change: asyncio.Future[Any] = asyncio.ensure_future(store.append("agent:a", head, newer))
         else:
             change = asyncio.ensure_future(store.erase({"agent:a": 1}, at=1, by="ana", reason="asked"))
         await until(lambda: postgres_server.execute(WAITING, database=database) == [(1,)])
