@@ -77,11 +77,17 @@ class Present:
             raise
         return made
 
-    def give_up(self, made: Generation) -> None:
-        """Remove a generation that will not be completed, unless readers look at it, so that it takes no room."""
+    def give_up(self, made: Generation) -> bool:
+        """Remove a generation that will not be completed, unless readers look at it, so that it takes no room.
+
+        Returns whether somebody else had removed it before.
+        """
         with suppress(StoreError):
+            if made.number not in self._series.sizes():
+                return True
             if self._series.current() != made.number:
                 self._series.remove([made.number])
+        return False
 
     def _completed(self, generation: Generation) -> Generation:
         if not self.names <= {each[:2] for each in generation.database.read(generation.progress)}:
