@@ -35,7 +35,6 @@ from steptrail.infrastructure.store.core.recorder import (
     LogRow,
     PendingCommit,
     Recorder,
-    opened_on,
 )
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
@@ -61,7 +60,7 @@ _APPEND = Call(
 )
 _TRUE = b"\1"
 _NOT_STORED = (b"\0", None, None)
-_PASTS: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
+_BASES: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
 _EVENTS: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
     # The commit of each event is looked up. Joined, those of the whole stream would be sorted for each page of it.
@@ -165,17 +164,17 @@ class PostgresRecorder(Recorder):
         self, connection: Connection, commits: Sequence[PendingCommit], *, as_one: bool
     ) -> list[tuple[bytes | None, ...]]:
         self._number_types(connection, {topic for commit in commits for topic, _, _, _ in commit.states})
-        pasts = [past for commit in commits if (past := opened_on(commit)) is not None]
+        bases = [base for commit in commits if (base := commit.base) is not None]
         try:
-            if not pasts and not as_one:
+            if not bases and not as_one:
                 return _APPEND.rows(connection, _parameters(commits, connection.types))
             with together(connection):
-                # Locked until the forks are there: an erasure waits, and finds them.
-                erased = {row[0] for row in connection.execute(_PASTS, (pasts,)).fetchall() if row[1] == "erased"}
-                kept = [commit for commit in commits if opened_on(commit) not in erased]
+                # Locked until what stands on them is there: an erasure waits, and finds it.
+                erased = {row[0] for row in connection.execute(_BASES, (bases,)).fetchall() if row[1] == "erased"}
+                kept = [commit for commit in commits if commit.base not in erased]
                 parts = [kept[first : first + _AT_ONCE] for first in range(0, len(kept), _AT_ONCE)]
                 rows = (row for part in parts for row in _APPEND.rows(connection, _parameters(part, connection.types)))
-                return [next(rows) if opened_on(commit) not in erased else _NOT_STORED for commit in commits]
+                return [next(rows) if commit.base not in erased else _NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
             self._announce(connection)

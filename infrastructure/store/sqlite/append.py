@@ -26,7 +26,7 @@ from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
-from steptrail.infrastructure.store.core.recorder import PendingCommit, opened_on
+from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.connections import Connections, Work, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 from steptrail.infrastructure.store.sqlite.events_of_stream import LAST_VERSION, NEWEST_VERSION, OF_STREAM
@@ -135,7 +135,7 @@ class CommitWriter:
             seen = _NOTHING_SEEN
             if newest_head(connection, commit.stream) != expected:
                 return _what_stands(connection, commit)
-        if (past := opened_on(commit)) is not None and connection.execute(_IS_ERASED, (past,)).fetchone() is not None:
+        if (base := commit.base) is not None and connection.execute(_IS_ERASED, (base,)).fetchone() is not None:
             return ConcurrencyConflict(commit.stream, expected.version, expected.version)
         rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
