@@ -284,10 +284,7 @@ class Views:
             try:
                 await self._fill(generation)
             except BaseException as error:
-                is_gone = await self._in(self._threads, partial(self._present.give_up, generation))
-                if is_gone and isinstance(error, StoreError):
-                    # Another rebuild has removed it, while this process stood still for longer than its lease lasts.
-                    raise PlaceMoved from error
+                await self._in(self._threads, partial(self._present.give_up, generation, error))
                 raise
             self._reach("after-switch")
             return generation.number
