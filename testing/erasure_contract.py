@@ -111,6 +111,21 @@ class ErasureContract:
         await _erase(store, _GONE, _THIRD)
         assert list(await store.index(IndexQuery())) == []
 
+    @pytest.mark.parametrize("bond", [{"fork_of": _GONE}, {"parent": _PARENT}], ids=["a fork", "a stream below"])
+    @on_a_store
+    async def test_nothing_is_begun_on_a_stream_that_is_erased(
+        self, store: EventStore, bond: dict[str, object]
+    ) -> None:
+        await _begin(store, _GONE)
+        await _erase(store, _GONE)
+        end = await store.last_position()
+        row = structs.replace(RunSummary(kind="agent", session_id="third", version=1), **bond)
+        with pytest.raises(ConcurrencyConflict):
+            await _begin(store, _THIRD, row)
+        assert await store.version(_THIRD) == 0
+        assert await store.last_position() == end
+        assert list(await store.index(IndexQuery())) == []
+
     @on_a_store
     async def test_a_follower_meets_the_erasure_and_no_position_comes_twice(self, store: EventStore) -> None:
         for stream in (_KEPT, _GONE):

@@ -76,3 +76,13 @@ class Commit(Struct, frozen=True):
     head: CommitHead
     events: tuple[tuple[int, Event], ...]
     summary: RunSummary | None = None
+
+
+def base_of(expected: StreamHead, row: RunSummary | None) -> str | None:
+    """Return the stream that a first commit opens a fork of, or that began its own; None for any other commit.
+
+    `row` is the row of the index that comes with the commit. A stream is not begun on one that is erased.
+    """
+    if expected != EMPTY_STREAM or row is None:
+        return None
+    return row.fork_of or (None if row.parent is None else row.parent.stream)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.infrastructure.views.database import Unfit
-from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.projection import Projection
@@ -64,7 +64,7 @@ class Present:
     def begun(self, pruned: Mapping[str, int], present: int | None) -> Generation:
         """Make a generation that nobody looks at, with the tables of all projections; see `Generation.prepare`.
 
-        All others are removed, but the one that is `present`.
+        All others are removed, but the one that is `present`. Raises `PlaceMoved` where somebody else removes this one.
         """
         made = self._series.begin()
         try:
@@ -72,14 +72,20 @@ class Present:
             # numbers, and who is still at that one would lead readers to this one.
             self._series.remove(self._series.sizes().keys() - {made.number, present})
             self._prepare(made, pruned)
-        except BaseException:
-            self.give_up(made)
+        except BaseException as error:
+            self.give_up(made, error)
             raise
         return made
 
-    def give_up(self, made: Generation) -> None:
-        """Remove a generation that will not be completed, unless readers look at it, so that it takes no room."""
+    def give_up(self, made: Generation, error: BaseException | None = None) -> None:
+        """Remove a generation that will not be completed, unless readers look at it, so that it takes no room.
+
+        Raises `PlaceMoved` for an `error` that came of it being gone. Another rebuild removes it where the process that
+        makes it stands still for longer than its lease lasts.
+        """
         with suppress(StoreError):
+            if isinstance(error, StoreError) and made.number not in self._series.sizes():
+                raise PlaceMoved from error
             if self._series.current() != made.number:
                 self._series.remove([made.number])
 

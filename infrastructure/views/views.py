@@ -264,7 +264,7 @@ class Views:
         raise StoreUnavailable("sessions were erased again and again while the read models were rebuilt: try again")
 
     async def _rebuilt(self, *, whole: bool = False) -> int:
-        """Do what `rebuild` does, once. Raises `PlaceMoved` when something is erased meanwhile."""
+        """Do what `rebuild` does, once. Raises `PlaceMoved` when another one passes it, or something is erased."""
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
@@ -283,8 +283,8 @@ class Views:
             generation = await self._in(self._threads, partial(self._present.begun, pruned, present))
             try:
                 await self._fill(generation)
-            except BaseException:
-                await self._in(self._threads, partial(self._present.give_up, generation))
+            except BaseException as error:
+                await self._in(self._threads, partial(self._present.give_up, generation, error))
                 raise
             self._reach("after-switch")
             return generation.number

@@ -67,8 +67,8 @@ class Archived:
         file = ArchiveFile.of(Path(path))
         return cls(file.stream, file.digest, tuple(file.commits()))
 
-    async def restore(self, store: EventStore) -> None:
-        """Store it in a store in which it is not. May be repeated, also after a crash.
+    async def restore(self, store: RecorderEventStore) -> None:
+        """Store it in a store in which it is not, whole or not at all. May be repeated, also after a crash.
 
         Raises `ConfigurationError` when another stream has that id, and for one that was erased there.
         """
@@ -78,10 +78,9 @@ class Archived:
                 f"session {name} was erased from this store by {erasure.by}, and ids are not used again: "
                 "take it out of the archive into another store"
             )
-        head = EMPTY_STREAM
         try:
-            for commit in self.commits:
-                head = await store.append(self.stream, head, commit)
+            # At once: half of a session looks like one whose process died, and would be gone on with.
+            await store.append_all(self.stream, self.commits)
         except ConcurrencyConflict as error:
             raise ConfigurationError(f"another session {name} is in this store already") from error
 

@@ -19,6 +19,7 @@ from steptrail.domain.errors import (
     ConcurrencyConflict,
     ConfigurationError,
     OwnershipLost,
+    SessionErased,
     StoreError,
     StoreReadOnly,
     StoreSetBack,
@@ -27,7 +28,7 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead, base_of
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -449,14 +450,21 @@ class Journal(Generic[S, E]):
 async def append(store: EventStore, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
     """Do what `EventStore.append` does, and ask again where it may have stored the commit or not.
 
-    Raises `ConfigurationError` for a store that somebody wrote and that returns no head.
+    Raises `SessionErased` where what it opens a fork of, or begins a stream below, was erased meanwhile, and
+    `ConfigurationError` for a store that somebody wrote and that returns no head.
     """
     try:
-        end = await store.append(stream, expected, commit)
-    except AppendOutcomeUnknown as error:
-        _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", stream, error)
-        # The store recognises the commit by its id, so this does not append it twice.
-        end = await store.append(stream, expected, commit)
+        try:
+            end = await store.append(stream, expected, commit)
+        except AppendOutcomeUnknown as error:
+            _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", stream, error)
+            # The store recognises the commit by its id, so this does not append it twice.
+            end = await store.append(stream, expected, commit)
+    except ConcurrencyConflict as error:
+        base = base_of(expected, commit.summary)
+        if base is not None and (gone := await store.erasure(base)) is not None:
+            raise SessionErased(base, gone.by, gone.at, gone.reason) from error
+        raise
     if not isinstance(end, StreamHead):  # pyright: ignore[reportUnnecessaryIsInstance]
         said = f"returned {type(end).__name__}, and has to return the StreamHead after the commit"
         raise ConfigurationError(f"`append` of the store {type(store).__name__} {said}")

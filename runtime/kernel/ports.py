@@ -49,9 +49,9 @@ class EventStore(Protocol):
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         """Store all events of `commit` after `expected`, or none of them.
 
-        Raises `ConcurrencyConflict` when the stream is not at `expected`, `StoreUnavailable` when no event was written,
-        and `AppendOutcomeUnknown` when that cannot be known. A commit that is stored already is found by its commit id:
-        appending it again returns its head.
+        Raises `ConcurrencyConflict` when the stream is not at `expected`, or is begun on an erased one (see `base_of`),
+        `StoreUnavailable` when no event was written, and `AppendOutcomeUnknown` when that cannot be known. A commit
+        that is stored already is found by its commit id: appending it again returns its head.
         """
         ...
 

@@ -127,8 +127,7 @@ class StreamCommands(Generic[S, C, E, F]):
         try:
             await append(store, into, EMPTY_STREAM, commit)
         except ConcurrencyConflict as error:
-            for stream in (self.stream, into):
-                if (gone := await store.erasure(stream)) is not None:
-                    raise SessionErased(stream, gone.by, gone.at, gone.reason) from error
+            if (gone := await store.erasure(into)) is not None:
+                raise SessionErased(into, gone.by, gone.at, gone.reason) from error
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error

@@ -1,13 +1,15 @@
-"""A fork of a session that is erased meanwhile, or into the id of an erased one, is not opened, and is no damage."""
+"""Nothing is begun on a session that is erased meanwhile: no fork of it, none into its id, and no session below it."""
 
 from typing import Any
 
 import pytest
 
-from steptrail import Steptrail
+from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import ErasureRefused, SessionErased, SessionNotFound
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
+from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SubagentTool
 from tests.runner.kit import agent_of
 
 
@@ -29,6 +31,37 @@ async def test_a_fork_is_not_opened_when_its_past_is_erased_meanwhile(
         with pytest.raises(SessionNotFound):
             await trail.session("fork").state()
         assert [row.session_id for row in await trail.runs()] == []
+
+
+async def test_a_subagent_of_a_session_that_is_erased_before_it_begins_does_nothing(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the process of the caller stands still for longer than its lease lasts."""
+    paid = list[int]()
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    inner = AgentBuilder("inner").with_model(ScriptedModel([call("pay", amount=3), "Paid."])).with_tools(pay).build()
+    outer = agent_of([call("inner", prompt="pay"), "Done."]).with_tools(SubagentTool(inner)).build()
+    async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
+        append = trail.store.append
+
+        async def too_late(stream: str, *given: Any) -> Any:
+            if stream.startswith("agent:child-") and await other.erasure("s") is None:
+                version = await other.store.version("agent:s")
+                await other.store.erase({"agent:s": version}, at=1, by="ann", reason="she asked")
+            return await append(stream, *given)
+
+        monkeypatch.setattr(trail.store, "append", too_late)
+        with pytest.raises(SessionErased, match="session 's' was erased by ann"):
+            await trail.run(outer, "go", session="s")
+        assert not paid
+        assert await trail.runs() == []
+        assert await trail.store.streams("agent:") == ["agent:s"]
 
 
 async def test_a_past_is_not_erased_when_a_fork_is_there(store_url: str) -> None:

@@ -81,6 +81,34 @@ async def test_a_rebuild_gives_up_where_something_is_erased_again_and_again(
         assert (await views.present()).number == present.number
 
 
+@pytest.mark.parametrize("point", ["begun", "page-read", "after-views", "before-switch"])
+async def test_a_rebuild_that_stood_still_past_its_lease_begins_again_where_another_one_has_removed_its_own(
+    postgres_server: PostgresServer, postgres_store_url: str, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = list[str]()
+
+    def stand_still(reached: str) -> None:
+        if reached == point and not passed:
+            passed.append(point)
+            postgres_server.execute("DELETE FROM steptrail.leases", database=postgres_store_url.rpartition("/")[2])
+            elsewhere(lambda: rebuilt(postgres_store_url, 1))
+
+    async with viewed(postgres_store_url, reach=stand_still) as (store, views):
+        begin = views.series.begin
+
+        def begun() -> Generation:
+            made = begin()
+            stand_still("begun")
+            return made
+
+        monkeypatch.setattr(views.series, "begin", begun)
+        await note(store, "agent:a", 1)
+        number = await views.rebuild()
+        assert passed
+        assert (await views.present()).number == number
+        assert await rows(views, TOTALS) == [("odd", 1, 1)]
+
+
 async def test_whoever_makes_the_first_read_models_goes_on_where_a_rebuild_has_removed_them(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

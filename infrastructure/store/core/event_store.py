@@ -15,7 +15,7 @@ from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.log_page import LogEntry, LogPage
-from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.blobs import (
     LIMIT,
@@ -27,7 +27,7 @@ from steptrail.infrastructure.store.core.blobs import (
     encode_commit,
 )
 from steptrail.infrastructure.store.core.codec import stored_names
-from steptrail.infrastructure.store.core.digest import ChainFault
+from steptrail.infrastructure.store.core.digest import ChainFault, commit_digest
 from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import StoreLease, give_back
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
@@ -76,6 +76,26 @@ class RecorderEventStore(StoreThreads):
             states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         pending = PendingCommit(stream, expected, commit.head, states, blobs, commit.summary)
         return await self._append(pending, is_large=is_large)
+
+    async def append_all(self, stream: str, commits: Sequence[Commit]) -> None:
+        """Store a stream from its first commit to its last, whole or not at all.
+
+        What is there already of these commits stays as it is. Raises `ConcurrencyConflict` where others stand.
+        """
+
+        def stored() -> Sequence[StreamHead | StoreError]:
+            head, pending = EMPTY_STREAM, list[PendingCommit]()
+            for commit in commits:
+                states, blobs = detach_all(encode_commit(commit))
+                pending.append(PendingCommit(stream, head, commit.head, states, blobs))
+                rows = [(head.version + i, *typed) for i, typed in enumerate(states, 1)]
+                head = StreamHead(rows[-1][0], commit_digest(head.digest, stream, commit.head, rows))
+            with self._writing:
+                return self.recorder.append(pending, as_one=True)
+
+        for outcome in await self._write(stored):
+            if isinstance(outcome, StoreError):
+                raise outcome
 
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StreamRead:
         """Return the records after a version and the head of the last of them.

@@ -13,7 +13,7 @@ from steptrail.domain.base import made
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
+from steptrail.domain.kernel.record import CommitHead, StreamHead, base_of
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.blobs import Blob
@@ -52,10 +52,10 @@ class PendingCommit(Struct, frozen=True):
     blobs: tuple[Blob, ...] = ()
     summary: RunSummary | None = None
 
-
-def opened_on(commit: PendingCommit) -> str | None:
-    """Return the stream whose past a commit opens a fork of. It is not stored when that one is erased by then."""
-    return None if commit.expected != EMPTY_STREAM or commit.summary is None else commit.summary.fork_of
+    @property
+    def base(self) -> str | None:
+        """The stream that this begins another one on, if it does; see `base_of`."""
+        return base_of(self.expected, self.summary)
 
 
 class Recorder(ABC):
@@ -70,10 +70,11 @@ class Recorder(ABC):
     """Does what an append may put off, to be called soon, and does not raise. None where nothing is put off."""
 
     @abstractmethod
-    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+    def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction.
 
-        One commit that conflicts does not keep the others out. A commit whose id stands right after the head it
+        One commit that conflicts does not keep the others out, and where the database refuses them together, each is
+        tried by itself, unless they are to be stored `as_one`. A commit whose id stands right after the head it
         follows has been stored before, and is answered with its head.
         """
 

@@ -35,7 +35,6 @@ from steptrail.infrastructure.store.core.recorder import (
     LogRow,
     PendingCommit,
     Recorder,
-    opened_on,
 )
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
@@ -61,7 +60,7 @@ _APPEND = Call(
 )
 _TRUE = b"\1"
 _NOT_STORED = (b"\0", None, None)
-_PASTS: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
+_BASES: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
 _EVENTS: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
     # The commit of each event is looked up. Joined, those of the whole stream would be sorted for each page of it.
@@ -116,6 +115,9 @@ _SET_POSITIONS = "SELECT setval('steptrail.positions', (SELECT max(position) FRO
 _LARGEST = 2**63 - 1
 """No version and no position is larger."""
 
+_AT_ONCE = 32
+"""How many commits of a transaction that may have any number of them go to the server in one call."""
+
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
 
@@ -142,14 +144,14 @@ class PostgresRecorder(Recorder):
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
         self._listener = NotificationListener(connections, self.watch.look)
 
-    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
-        """Store each commit or say why not, in the order given; all that are stored share one transaction."""
+    def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
+        """Store each commit or say why not; see `Recorder.append`."""
         if self._connections.is_read_only:
             return [self._refused() for _ in commits]
         try:
-            rows = self._connections.write(lambda connection: self._sent(connection, commits))
+            rows = self._connections.write(lambda connection: self._sent(connection, commits, as_one=as_one))
         except ServerFailure as failure:
-            return self._after(failure, commits)
+            return self._after(failure, commits, as_one=as_one)
         except StoreError as error:
             return [error for _ in commits]
         self.watch.look()
@@ -158,18 +160,21 @@ class PostgresRecorder(Recorder):
     def append_at_once(self, commit: PendingCommit) -> None:
         """Store nothing: the server has to be waited for."""
 
-    def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
+    def _sent(
+        self, connection: Connection, commits: Sequence[PendingCommit], *, as_one: bool
+    ) -> list[tuple[bytes | None, ...]]:
         self._number_types(connection, {topic for commit in commits for topic, _, _, _ in commit.states})
-        pasts = [past for commit in commits if (past := opened_on(commit)) is not None]
+        bases = [base for commit in commits if (base := commit.base) is not None]
         try:
-            if not pasts:
+            if not bases and not as_one:
                 return _APPEND.rows(connection, _parameters(commits, connection.types))
             with together(connection):
-                # Locked until the forks are there: an erasure waits, and finds them.
-                erased = {row[0] for row in connection.execute(_PASTS, (pasts,)).fetchall() if row[1] == "erased"}
-                kept = [commit for commit in commits if opened_on(commit) not in erased]
-                rows = iter(_APPEND.rows(connection, _parameters(kept, connection.types)))
-                return [next(rows) if opened_on(commit) not in erased else _NOT_STORED for commit in commits]
+                # Locked until what stands on them is there: an erasure waits, and finds it.
+                erased = {row[0] for row in connection.execute(_BASES, (bases,)).fetchall() if row[1] == "erased"}
+                kept = [commit for commit in commits if commit.base not in erased]
+                parts = [kept[first : first + _AT_ONCE] for first in range(0, len(kept), _AT_ONCE)]
+                rows = (row for part in parts for row in _APPEND.rows(connection, _parameters(part, connection.types)))
+                return [next(rows) if commit.base not in erased else _NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
             self._announce(connection)
@@ -203,10 +208,12 @@ class PostgresRecorder(Recorder):
             )
             connection.types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
 
-    def _after(self, failure: ServerFailure, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+    def _after(
+        self, failure: ServerFailure, commits: Sequence[PendingCommit], *, as_one: bool
+    ) -> list[StreamHead | StoreError]:
         if failure.is_lost:
             return [self._found_or_unknown(commit, failure) for commit in commits]
-        if len(commits) > 1 and failure.state not in _STANDING_IN_THE_WAY:
+        if len(commits) > 1 and not as_one and failure.state not in _STANDING_IN_THE_WAY:
             # What one of them did to the group must not be done to the others.
             return [outcome for commit in commits for outcome in self.append([commit])]
         return [translate(failure, self._name, is_writing=True) for _ in commits]
@@ -292,10 +299,11 @@ class PostgresRecorder(Recorder):
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
         self._run(
-            "SELECT steptrail.list_stream(number, %s::jsonb) FROM steptrail.streams "
-            "WHERE id = %s AND (version IS NULL OR version <= %s::bigint) "
-            "AND status IS DISTINCT FROM 'erased' FOR UPDATE",
-            (as_json(row), row.stream, row.version),
+            # Locked first: a row that another transaction is changing is to be looked at as that leaves it.
+            "WITH older AS (SELECT number FROM steptrail.streams WHERE id = %s "
+            "AND (version IS NULL OR version <= %s::bigint) AND status IS DISTINCT FROM 'erased' FOR UPDATE) "
+            "SELECT steptrail.list_stream(number, %s::jsonb) FROM older",
+            (row.stream, row.version, as_json(row)),
         )
 
     def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:

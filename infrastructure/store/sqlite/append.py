@@ -26,7 +26,7 @@ from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
-from steptrail.infrastructure.store.core.recorder import PendingCommit, opened_on
+from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.connections import Connections, Work, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 from steptrail.infrastructure.store.sqlite.events_of_stream import LAST_VERSION, NEWEST_VERSION, OF_STREAM
@@ -81,18 +81,20 @@ class CommitWriter:
         self._end = 0
         """Where the log ended after a commit of ours, at least."""
 
-    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
-        """Store each commit or say why not, in the order given; all that are stored share one transaction."""
-        return self._append(commits, self._connections.write)
+    def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
+        """Store each commit or say why not; see `Recorder.append`."""
+        return self._append(commits, self._connections.write, as_one=as_one)
 
     def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
         """Store a commit or say why not; None, with nothing stored, when that would have to wait for somebody."""
         try:
-            return self._append([commit], self._connections.write_at_once)[0]
+            return self._append([commit], self._connections.write_at_once, as_one=True)[0]
         except HeldUp:
             return None
 
-    def _append(self, commits: Sequence[PendingCommit], write: _Write) -> list[StreamHead | StoreError]:
+    def _append(
+        self, commits: Sequence[PendingCommit], write: _Write, *, as_one: bool
+    ) -> list[StreamHead | StoreError]:
         types: dict[str, int] = {}
 
         def written(connection: sqlite3.Connection) -> _Written:
@@ -103,7 +105,7 @@ class CommitWriter:
         try:
             outcomes = write(lambda connection: in_transaction(connection, written))
         except sqlite3.Error as error:
-            return self._after(error, commits)
+            return self._after(error, commits, as_one=as_one)
         except StoreError as error:
             if isinstance(error, StoreSetBack):
                 self._forget()
@@ -133,7 +135,7 @@ class CommitWriter:
             seen = _NOTHING_SEEN
             if newest_head(connection, commit.stream) != expected:
                 return _what_stands(connection, commit)
-        if (past := opened_on(commit)) is not None and connection.execute(_IS_ERASED, (past,)).fetchone() is not None:
+        if (base := commit.base) is not None and connection.execute(_IS_ERASED, (base,)).fetchone() is not None:
             return ConcurrencyConflict(commit.stream, expected.version, expected.version)
         rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
@@ -153,9 +155,11 @@ class CommitWriter:
             list_stream(connection, number, commit.summary)
         return _Seen(StreamHead(rows[-1][0], digest), number, last)
 
-    def _after(self, error: sqlite3.Error, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+    def _after(
+        self, error: sqlite3.Error, commits: Sequence[PendingCommit], *, as_one: bool
+    ) -> list[StreamHead | StoreError]:
         reason = translate(error, self._store)
-        if isinstance(reason, StoreFull) and len(commits) > 1:
+        if isinstance(reason, StoreFull) and len(commits) > 1 and not as_one:
             # What the group could not find room for, a small commit of it may.
             return [outcome for commit in commits for outcome in self.append([commit])]
         if primary_code(error) in _SURELY_UNDONE:

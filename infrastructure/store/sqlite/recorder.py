@@ -104,9 +104,9 @@ class SqliteRecorder(Recorder):
         self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
         self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS, is_quiet=is_quiet)
 
-    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+    def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
         """Store each commit or say why not; see `CommitWriter.append`."""
-        outcomes = self._writer.append(commits)
+        outcomes = self._writer.append(commits, as_one=as_one)
         self.watch.look()
         return outcomes
 

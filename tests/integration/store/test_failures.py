@@ -111,6 +111,7 @@ async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fi
     many = pending("agent:many", "c1", *[b"{}" * 20] * 1000)
     small = pending("agent:small", "c1", b"{}")
     connections.write(lambda connection: limit_pages(connection, 2))
+    assert [type(outcome) for outcome in writer.append([large, small], as_one=True)] == [StoreFull, StoreFull]
     outcomes = writer.append([large, small, many])
     assert [type(outcome) for outcome in outcomes] == [StoreFull, StreamHead, StoreFull]
     assert [type(outcome) for outcome in writer.append([large])] == [StoreFull]
