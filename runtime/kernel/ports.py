@@ -51,7 +51,8 @@ class EventStore(Protocol):
 
         Raises `ConcurrencyConflict` when the stream is not at `expected`, `StoreUnavailable` when no event was written,
         and `AppendOutcomeUnknown` when that cannot be known. A commit that is stored already is found by its commit id:
-        appending it again returns its head.
+        appending it again returns its head. A first commit whose `summary` is `fork_of` a stream that was erased is a
+        conflict too: its past is gone.
         """
         ...
 
