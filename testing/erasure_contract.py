@@ -1,5 +1,7 @@
 """The contract of an event store that erases: one event is left of a stream. Part of `EventStoreContract`."""
 
+import asyncio
+
 import pytest
 from msgspec import structs
 
@@ -30,6 +32,14 @@ async def _begin(store: EventStore, stream: str, row: RunSummary | None = None) 
 
 async def _erase(store: EventStore, *streams: str, version: int = 3) -> list[Erasure]:
     return list(await store.erase(dict.fromkeys(streams, version), at=AT + 7, by="ana", reason="asked for"))
+
+
+async def _fork(store: EventStore, past: str, into: str) -> StreamHead:
+    """Open a stream that goes on from the past of another one."""
+    kind, _, session = into.partition(":")
+    opening = commit_of("c1", Noted(text="a"))
+    row = RunSummary(kind=kind, session_id=session, fork_of=past, version=1)
+    return await store.append(into, EMPTY_STREAM, Commit(opening.head, opening.events, row))
 
 
 async def _everything(store: EventStore) -> object:
@@ -125,6 +135,15 @@ class ErasureContract:
         assert await store.version(_THIRD) == 0
         assert await store.last_position() == end
         assert list(await store.index(IndexQuery())) == []
+
+    @on_a_store
+    async def test_of_an_erasure_and_a_fork_at_one_moment_one_takes_place(self, store: EventStore) -> None:
+        for number in range(10):
+            past = f"{_GONE}{number}"
+            await _begin(store, past)
+            both = (_erase(store, past), _fork(store, past, f"{_THIRD}{number}"))
+            outcomes = await asyncio.gather(*both, return_exceptions=True)
+            assert sum(isinstance(outcome, (SessionErased, ConcurrencyConflict)) for outcome in outcomes) == 1
 
     @on_a_store
     async def test_a_follower_meets_the_erasure_and_no_position_comes_twice(self, store: EventStore) -> None:

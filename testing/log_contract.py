@@ -209,6 +209,19 @@ class SharedLogContract:
 
         run_on(opener, scenario)
 
+    def test_who_reads_while_two_stores_write_sees_whole_commits_and_none_of_them_late(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            writers = (opener(), opener())
+            async with asyncio.TaskGroup() as group:
+                for number, stream in enumerate(_STREAMS):
+                    group.create_task(_append_threes(writers[number % 2], stream))
+                group.create_task(_follow_all(store))
+                group.create_task(_look_at_all(store))
+            for writer in writers:
+                await writer.close()
+
+        run_on(opener, scenario)
+
     def test_a_wait_ends_with_a_commit_of_another_process(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             process = multiprocessing.get_context("spawn").Process(target=run_on, args=(opener, _append_many))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.record import EMPTY_STREAM, Snapshot, StreamHead
@@ -76,9 +76,9 @@ class StoreAuxiliaryContract:
         first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events[:4]))
         end = await store.append(STREAM, first, commit_of("c2", *events[4:]))
         for head, versions in ((EMPTY_STREAM, []), (first, [1, 2, 4]), (end, [2, 4, 6, 7])):
-            found = await store.proven(STREAM, head, wanted)
-            assert found is not None
-            assert [(record.version, record.event) for record in found] == [(v, events[v - 1]) for v in versions]
+            for found in (await store.proven(STREAM, head, wanted), await store.newest_of(STREAM, head, wanted)):
+                assert found is not None
+                assert [(record.version, record.event) for record in found] == [(v, events[v - 1]) for v in versions]
         for other in (end._replace(version=8), end._replace(version=6), end._replace(digest=first.digest)):
             assert await store.proven(STREAM, other, wanted) is None
 
@@ -90,6 +90,9 @@ class StoreAuxiliaryContract:
         assert await store.proven(STREAM, end, {}) == []
         monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
         assert await store.proven(STREAM, end, {}) is None
+        assert [record.event for record in await store.newest_of(STREAM, end, {Noted.TYPE: b""})] == [Noted()]
+        with pytest.raises(CorruptRecord):
+            await store.newest_of(STREAM, end, {Written.TYPE: b""})
 
     @on_a_store
     async def test_a_place_is_kept_for_each_follower_and_never_goes_back(self, store: EventStore) -> None:

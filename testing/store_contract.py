@@ -7,14 +7,18 @@ such as `functools.partial(MyStore, path)`.
 
 import asyncio
 import multiprocessing
+import os
 import threading
 from contextlib import suppress
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord, SessionBusy, StoreSetBack, StoreUnavailable
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, Snapshot, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.erasure_contract import ErasureContract
 from steptrail.testing.index_contract import IndexContract
@@ -26,6 +30,8 @@ __all__ = ["EventStoreContract", "Noted", "Opener", "SharedStoreContract", "Writ
 
 STREAM = "agent:contract"
 APPENDS = 100
+DEAD = 9
+"""What a process of a test ends with that leaves nothing behind in order."""
 
 
 class EventStoreContract(LogContract, IndexContract, LeaseContract, ErasureContract):
@@ -330,13 +336,66 @@ class SharedStoreContract(SharedLogContract, EventStoreContract):
 
         run_on(opener, scenario)
 
+    def test_a_store_tells_all_that_another_one_has_stored_and_erased(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            other = opener()
+            row = RunSummary(kind="agent", session_id="contract", name="desk", version=1)
+            first = commit_of("c1", Noted(text="a"))
+            head = await store.append(STREAM, EMPTY_STREAM, Commit(first.head, first.events, row))
+            await store.keep_snapshot(STREAM, Snapshot(head, "test.1", b"state"))
+            await store.keep_place("billing", 7)
+            assert await _told(other) == await _told(store)
+            second = commit_of("c2", Noted(text="b"), Noted(text="c"))
+            row = structs.replace(row, name="till", version=3)
+            await other.append(STREAM, head, Commit(second.head, second.events, row))
+            await other.keep_place("billing", 9)
+            assert await _told(store) == await _told(other)
+            (erasure,) = await other.erase({STREAM: 3}, at=AT, by="ana", reason="asked for")
+            assert await store.erasure(STREAM) == erasure
+            assert await _told(store) == await _told(other)
+            await closing(opener(), lambda third: _tells(third, other))
+            await other.close()
+
+        run_on(opener, scenario)
+
     def test_a_lease_holds_between_stores_and_ends_with_its_store(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             other = opener()
             await other.acquire("agent:s1", owner="worker-7")
+            assert (await store.is_leased("agent:s1"), await store.leased()) == (True, frozenset({"agent:s1"}))
             with pytest.raises(SessionBusy, match="worker-7"):
                 await store.acquire("agent:s1", owner="worker-8")
             await other.close()
+            assert (await store.is_leased("agent:s1"), await store.leased()) == (False, frozenset())
+            await (await store.acquire("agent:s1", owner="worker-8")).release()
+
+        run_on(opener, scenario)
+
+    def test_a_lease_that_another_store_has_taken_over_is_not_given_up_by_its_old_owner(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            other = opener()
+            old = await other.acquire("agent:s1", owner="worker-7")
+            new = await store.acquire("agent:s1", owner="worker-8", take_over=True)
+            await old.release()
+            await other.close()
+            third = opener()
+            with pytest.raises(SessionBusy, match="worker-8"):
+                await third.acquire("agent:s1", owner="worker-9")
+            await new.release()
+            await (await third.acquire("agent:s1", owner="worker-9")).release()
+            await third.close()
+
+        run_on(opener, scenario)
+
+    def test_a_lease_ends_with_its_process_however_that_ends(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            process = multiprocessing.get_context("spawn").Process(target=run_on, args=(opener, _take_and_die))
+            process.start()
+            await asyncio.to_thread(process.join)
+            assert process.exitcode == DEAD
+            async with asyncio.timeout(60):
+                while await store.is_leased("agent:s1"):
+                    await asyncio.sleep(0.05)
             await (await store.acquire("agent:s1", owner="worker-8")).release()
 
         run_on(opener, scenario)
@@ -351,6 +410,26 @@ class SharedStoreContract(SharedLogContract, EventStoreContract):
             process.join()
         assert [process.exitcode for process in processes] == [0, 0]
         run_on(opener, _check_race)
+
+
+async def _told(store: EventStore) -> object:
+    """Return what a store says of the contract's stream and its follower."""
+    return (
+        [entry async for entry in store.log()],
+        (await store.version(STREAM), await store.digest(STREAM, 1), await store.streams("agent:")),
+        (await store.last_position(), await store.grown(0), await store.place("billing")),
+        (await store.snapshot(STREAM), await store.erasure(STREAM)),
+        [list(await store.index(IndexQuery(erased=erased))) for erased in (False, True)],
+    )
+
+
+async def _tells(store: EventStore, other: EventStore) -> None:
+    assert await _told(store) == await _told(other)
+
+
+async def _take_and_die(store: EventStore) -> None:
+    await store.acquire("agent:s1", owner="worker-7")
+    os._exit(DEAD)
 
 
 async def _expect(store: EventStore, head: StreamHead) -> None:

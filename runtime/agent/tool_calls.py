@@ -5,7 +5,7 @@ A tool affects the run only by its outcome: the outcome is shown to the model, a
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -45,6 +45,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSucceeded,
     ToolSuspended,
     ToolTimedOut,
+    outcome_of,
 )
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.live_updates import Shown
@@ -179,6 +180,8 @@ class ToolCalls:
             outcome = started.patience.outcome(started.timeout)
         if isinstance(outcome, Exception):
             outcome = ToolFailed(started.classify(outcome))
+        if not isinstance(outcome, Cut):
+            outcome = outcome_of(started.tool, outcome)
         if isinstance(outcome, ToolFailed) and is_out_of_time(outcome.error, seconds, started.timeout):
             outcome = ToolTimedOut(outcome.error, cancelled=True, may_retry=outcome.may_retry, usage=outcome.usage)
         event = self._event(started, outcome, seconds)
@@ -206,10 +209,6 @@ class ToolCalls:
                 )
             case Cut(by=by):
                 return self._interrupted(position, by, seconds)
-            case _:
-                said = f"the tool {tool.spec.name!r} returned {type(cast(object, outcome)).__name__} and not an outcome"
-                error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=said)
-                return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
     def _failed(
         self, position: int, outcome: ToolFailed | ToolTimedOut, seconds: float, cut_by: CutBy | None = None

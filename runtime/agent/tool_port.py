@@ -4,11 +4,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct, structs
 
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.base import Count, Value, refuse_wrong_types
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
@@ -67,22 +70,35 @@ NO_CONTEXT: ToolContext[Any, Any] = ToolContext(
 """The context of no call: arguments are looked at, and nothing is called."""
 
 
-class ToolSucceeded(Struct, frozen=True):
+class _Outcome(Struct, frozen=True):
+    """Becomes a part of an event. What cannot be read back there would make the whole session unreadable."""
+
+    def __post_init__(self) -> None:
+        """Check all of it at once, where the tool has made it."""
+        for name in self.__struct_fields__:
+            if isinstance(value := getattr(self, name), Value):
+                read_back = msgspec.json.decode(msgspec.json.encode(value), type=readable(type(value)))
+                structs.force_setattr(self, name, read_back)
+        refuse_wrong_types(self)
+
+
+class ToolSucceeded(_Outcome, frozen=True):
     """The tool returned this JSON. Raises `NotStorable` for a value that could not be read back.
 
     The model is shown at most `most_shown` characters of it, or fewer if the run's limits say so.
     """
 
     result: JsonValue
-    most_shown: int | None = None
+    most_shown: Count | None = None
     usage: BilledUsage | None = None
 
     def __post_init__(self) -> None:
-        """Check the result at once, because one that cannot be read back would make the whole session unreadable."""
+        """Check the result, and make it a copy of its own."""
         structs.force_setattr(self, "result", storable(self.result))
+        super().__post_init__()
 
 
-class ToolFailed(Struct, frozen=True):
+class ToolFailed(_Outcome, frozen=True):
     """The tool was not called, or raised, or returned a value that cannot be recorded.
 
     `may_retry` says that the tool's own retry rule covers such an error.
@@ -93,7 +109,7 @@ class ToolFailed(Struct, frozen=True):
     usage: BilledUsage | None = None
 
 
-class ToolTimedOut(Struct, frozen=True):
+class ToolTimedOut(_Outcome, frozen=True):
     """The time of the call was up. `cancelled` means that no part of it runs any more."""
 
     error: ErrorInfo
@@ -102,7 +118,7 @@ class ToolTimedOut(Struct, frozen=True):
     usage: BilledUsage | None = None
 
 
-class ToolSuspended(Struct, frozen=True):
+class ToolSuspended(_Outcome, frozen=True):
     """The session that the call runs waits or is paused, for `reason`.
 
     The call is made again, with the same effect id, at the next resume, or at `until` (microseconds of UTC).
@@ -116,6 +132,14 @@ class ToolSuspended(Struct, frozen=True):
 
 ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut | ToolSuspended
 """The outcome of a call. `usage` is the whole bill of the session that the call ran; None when it ran none."""
+
+
+def outcome_of(tool: "RunnableTool", returned: object) -> ToolOutcome:
+    """Return what a tool has returned; a failure where that is no outcome, because a tool may be anybody's."""
+    if isinstance(returned, ToolOutcome):
+        return returned
+    said = f"the tool {tool.spec.name!r} returned {type(returned).__name__} and not an outcome"
+    return ToolFailed(ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=said))
 
 
 class Patience(NamedTuple):

@@ -5,7 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function
@@ -112,22 +115,24 @@ class StreamCommands(Generic[S, C, E, F]):
         `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or when `into` exists;
         `SessionErased` when that was erased, or somebody erases this one meanwhile: then nothing is opened.
         """
-        store, prefix = self._env.store, self.machine.stream_prefix
+        store = self._env.store
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
         if self._control.standing(state).state is StandingState.ABSENT:
-            raise await not_found(self._env.store, self.stream)
+            raise await not_found(store, self.stream)
         if at is not None and at != state.version:
             raise CommandRejected("fork", self._id, f"it has {state.version} events and not {at}")
         digest = await store.digest(self.stream, state.version)
         events = self.machine.decide(state, command(digest.hex()))
         now = max(self._env.clock.utc(), state.as_of)
         forked = self.machine.evolve_all(state, [Recorded(n, now, event) for n, event in enumerate(events, 1)])
-        head, summary = CommitHead(commit_id=new_id("c"), actor=by), self._control.summary(forked)
+        # That state is the one of this stream, and the row is that of the stream which is opened.
+        summary = replace(self._control.summary(forked), session_id=id_of(into))
+        head = CommitHead(commit_id=new_id("c"), actor=by)
         commit = Commit(head, tuple((now, event) for event in events), summary)
         try:
             await append(store, into, EMPTY_STREAM, commit)
         except ConcurrencyConflict as error:
             if (gone := await store.erasure(into)) is not None:
                 raise SessionErased(into, gone.by, gone.at, gone.reason) from error
-            why = f"the session {into.removeprefix(prefix)!r} exists already"
+            why = f"the session {id_of(into)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error

@@ -26,6 +26,19 @@ class ForgetsToReturn(InFront):
         await self._store.append(stream, expected, commit)
 
 
+class KeepsRows(InFront):
+    """Keeps the row of each stream as it comes with a commit, as a store with an index of its own does."""
+
+    def __init__(self, store: EventStore) -> None:
+        super().__init__(store)
+        self.rows: dict[str, str] = {}
+
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        if commit.summary is not None:
+            self.rows[stream] = commit.summary.stream
+        return await self._store.append(stream, expected, commit)
+
+
 class WithoutLog:
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> None: ...
 
@@ -65,3 +78,13 @@ async def test_given_a_store_in_front_of_another_one_then_it_is_taken() -> None:
     given: Any = InFront(open_store("sqlite:///:memory:"))
     async with asyncio.timeout(60), Steptrail(Environment(store=given)) as trail:
         assert (await trail.run(agent, "Late?", session="s")).output == "It is late."
+
+
+async def test_given_a_store_that_keeps_rows_then_each_names_the_stream_that_it_came_with() -> None:
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(["It is late."])).build()
+    store = KeepsRows(open_store("sqlite:///:memory:"))
+    given: Any = store
+    async with asyncio.timeout(60), Steptrail(Environment(store=given)) as trail:
+        await trail.run(agent, "Late?", session="s")
+        await trail.session("s").fork(session="fork")
+    assert store.rows == {"agent:s": "agent:s", "agent:fork": "agent:fork"}

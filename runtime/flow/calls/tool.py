@@ -19,6 +19,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSucceeded,
     ToolSuspended,
     ToolTimedOut,
+    outcome_of,
 )
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.failure_class import failure_class
@@ -64,8 +65,8 @@ class ToolCall:
             return capture(error, default=ErrorType.TOOL, now=attempt.now() / 1e6)
 
         given_to_tool = cast("dict[str, JsonValue]", own(self.given))
-        outcome = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
-        match outcome:
+        returned = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
+        match outcome_of(self._tool, returned):
             case ToolSucceeded(result=result, usage=usage):
                 return Succeeded(output=result, usage=usage)
             case ToolFailed(error=error, usage=usage):
