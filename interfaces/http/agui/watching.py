@@ -34,22 +34,24 @@ async def watched(
     trail: Steptrail, fold: AguiFold, work: EndpointWork, end: End, *, joins: bool
 ) -> AsyncGenerator[str]:
     """Yield the run as Server-Sent Events, to its last one, which comes at once when `end` returns."""
+    from ag_ui.core import MessagesSnapshotEvent
     from ag_ui.encoder import EventEncoder
 
     encode = EventEncoder().encode
     session = trail.session(fold.state.agent_id)
 
-    async def encoded(made: "Callable[[], list[Event]]") -> list[str]:
-        return await put_together(lambda: [encode(event) for event in made()], fold.state)
+    async def encoded(event: "Event") -> str:
+        is_long = isinstance(event, MessagesSnapshotEvent)
+        return await put_together(partial(encode, event), fold.state) if is_long else encode(event)
 
     try:
-        for each in await encoded(partial(fold.begin, joins=joins)):
-            yield each
+        for event in await put_together(partial(fold.begin, joins=joins), fold.state):
+            yield await encoded(event)
         async with session.follow(after=fold.state.version, forever=True) as following:
             with work.looking(fold.state, following, end):
                 async for event in _until_it_rests(trail, fold, work, following):
-                    yield encode(event)
-        last = await encoded(await _last(trail, fold, work))
+                    yield await encoded(event)
+        last = [await encoded(event) for event in await put_together(await _last(trail, fold, work), fold.state)]
     except Exception as error:  # also of the user's function that makes the state, or of what it returned
         said = "session %s can no longer be shown to a front end of AG-UI"
         log_raised(_log, error, said, session.id, level=logging.ERROR)
