@@ -241,9 +241,10 @@ def insert_commit(
 def list_stream(connection: sqlite3.Connection, number: int, row: RunSummary) -> None:
     """Replace the row of a stream in the index, and those of its waits that differ: a run may have thousands."""
     connection.execute(_LIST, (*columns(row), number))
-    listed = set(waits(row))
-    kept = listed.intersection(fetch_all(connection, _WAITS, (number,)))
-    connection.execute(_DROP_WAITS, (number, encode([each[0] for each in kept]).decode()))
+    known, listed = fetch_all(connection, _WAITS, (number,)), set(waits(row))
+    kept = listed.intersection(known)
+    if len(kept) < len(known):
+        connection.execute(_DROP_WAITS, (number, encode([each[0] for each in kept]).decode()))
     connection.executemany(_LIST_WAIT, [(number, *wait) for wait in listed - kept])
 
 
