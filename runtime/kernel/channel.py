@@ -74,21 +74,21 @@ def take_seat(
     fail: Callable[[Exception | None], None],
 ) -> Seat:
     """Take a seat in the channel of a stream in the running event loop."""
-    key = (store, asyncio.get_running_loop(), stream)
-    channel = _channels.get(key)
-    if channel is None:
-        for gone in [each for each in list(_channels) if each[1].is_closed()]:
-            _channels.pop(gone, None)  # their loop ended without ending its followers
-        channel = _channels[key] = Channel(key, kind)
-    return channel.join(after, wake, fail)
+    loop = asyncio.get_running_loop()
+    if loop not in _channels:
+        for gone in [each for each in list(_channels) if each.is_closed()]:
+            _channels.pop(gone, None)  # it ended without ending its followers
+    of_loop = _channels.setdefault(loop, {})
+    if (store, stream) not in of_loop:
+        of_loop[store, stream] = Channel(store, loop, stream, kind)
+    return of_loop[store, stream].join(after, wake, fail)
 
 
 class Channel:
     """Belongs to one event loop. It begins with its first seat and ends with its last."""
 
-    def __init__(self, key: "_Key", kind: Kind) -> None:
-        self._key, self._kind = key, kind
-        self._store, _, self._stream = key
+    def __init__(self, store: EventStore, loop: asyncio.AbstractEventLoop, stream: str, kind: Kind) -> None:
+        self._store, self._loop, self._stream, self._kind = store, loop, stream, kind
         self._seats: dict[Seat, None] = {}
         self._records: deque[Recorded[Event]] = deque()
         """The records that are kept. The last one has version `_end`."""
@@ -112,7 +112,10 @@ class Channel:
         if self._seats.pop(seat, seat) is None and not self._seats:
             if self._watch is not None:
                 self._watch.leave()
-            _channels.pop(self._key, None)
+            of_loop = _channels.get(self._loop, {})
+            of_loop.pop((self._store, self._stream), None)
+            if not of_loop:
+                _channels.pop(self._loop, None)
 
     @property
     def is_watching(self) -> bool:
@@ -205,7 +208,5 @@ class Channel:
             seat.fail(error)
 
 
-_Key = tuple[EventStore, asyncio.AbstractEventLoop, str]
-
-_channels: dict[_Key, Channel] = {}
-"""The channels that somebody follows. Each event loop uses only its own."""
+_channels: dict[asyncio.AbstractEventLoop, dict[tuple[EventStore, str], Channel]] = {}
+"""The channels that somebody follows, by their event loop, which uses only its own."""

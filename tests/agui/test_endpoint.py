@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ag_ui.core import Event, MessagesSnapshotEvent, RunAgentInput
+from ag_ui.encoder import EventEncoder
 from pydantic import BaseModel
 from starlette.requests import Request
 
@@ -102,20 +103,28 @@ async def test_history_begins_a_session_without_instructions_and_does_not_count_
 async def test_only_a_long_conversation_is_put_together_beside_the_loop(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    made_in = list[int]()
+    made_in, sent_in, encode = list[int](), list[int](), EventEncoder.encode
 
     def noted(*args: Any, **settings: Any) -> Any:
         made_in.append(threading.get_ident())
         return wire_messages(*args, **settings)
 
+    def encoded(encoder: EventEncoder, event: Event) -> str:
+        if isinstance(event, MessagesSnapshotEvent):
+            sent_in.append(threading.get_ident())
+        return encode(encoder, event)
+
     earlier = [{"id": f"h{n}", "role": ("user", "assistant")[n % 2], "content": f"{n}"} for n in range(count)]
-    async with trail_of() as trail, front(trail, agent_of(["done"]).build()) as page:
+    async with trail_of() as trail, front(trail, asking()) as page:
         await page.run(*earlier, user("go", "m"))
         monkeypatch.setattr("steptrail.interfaces.http.agui.fold.wire_messages", noted)
+        monkeypatch.setattr(EventEncoder, "encode", encoded)
         events = await page.run()
-    (shown,) = [event for event in events if isinstance(event, MessagesSnapshotEvent)]
-    assert len(shown.messages) == count + 2
-    assert (made_in[0] == threading.get_ident()) == (count < 100)
+    # Whoever is asked something is shown the conversation at the end once more.
+    first, last = [event for event in events if isinstance(event, MessagesSnapshotEvent)]
+    assert (len(first.messages), len(last.messages)) == (count + 2, count + 2)
+    is_here = [thread == threading.get_ident() for thread in (*made_in, *sent_in)]
+    assert is_here == 4 * [count < 100]
 
 
 async def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:

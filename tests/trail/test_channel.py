@@ -150,6 +150,27 @@ async def test_given_all_who_keep_pace_then_nothing_that_they_read_is_measured(m
             await following.aclose()
 
 
+async def test_given_many_sessions_that_are_followed_when_one_more_is_then_nobody_looks_at_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, loop = list[bool](), asyncio.get_running_loop()
+
+    def is_closed() -> bool:
+        looks.append(False)
+        return False
+
+    monkeypatch.setattr(loop, "is_closed", is_closed)
+    kind, store = KINDS.of("agent:a"), Counting()
+    assert kind is not None
+    seats = [
+        take_seat(store, f"agent:{number}", kind, after=0, wake=lambda: None, fail=lambda _: None)
+        for number in range(MANY)
+    ]
+    for seat in seats:
+        seat.leave()
+    assert len(looks) <= 1
+
+
 async def test_given_one_who_claims_to_have_more_than_there_is_then_the_others_are_told_of_all() -> None:
     store = Counting()
     async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:

@@ -134,7 +134,7 @@ _LIST = """
 CREATE FUNCTION steptrail.list_stream(place bigint, summary jsonb) RETURNS void LANGUAGE plpgsql VOLATILE
 AS $function$
 BEGIN
-    -- Replaces the row of a stream in the index, with its waits.
+    -- Replaces the row of a stream in the index, and those of its waits that differ: a run may have thousands.
     UPDATE steptrail.streams SET
         (version, name, status, standing, stop_reason, resolved_by, answered, due_at, paused_by, recorded_errors,
             executions, steps, active_seconds, cost, parent, began_by, fork_of, started_at, updated_at, damage) = (
@@ -143,10 +143,17 @@ BEGIN
                 r.fork_of, r.started_at, r.updated_at, NULL
             FROM jsonb_populate_record(NULL::steptrail.streams, summary - 'waits') AS r)
     WHERE number = place;
-    DELETE FROM steptrail.waits WHERE stream = place;
+    DELETE FROM steptrail.waits WHERE stream = place AND id IN (
+        SELECT id FROM (
+            SELECT id, kind, since, due_at, asked_at_version, answered_at, waits_on
+            FROM steptrail.waits WHERE stream = place
+            EXCEPT
+            SELECT id, kind, since, due_at, asked_at_version, answered_at, waits_on
+            FROM jsonb_populate_recordset(NULL::steptrail.waits, summary -> 'waits')) AS other);
     INSERT INTO steptrail.waits
     SELECT place, w.id, w.kind, w.since, w.due_at, w.asked_at_version, w.answered_at, w.waits_on
-    FROM jsonb_populate_recordset(NULL::steptrail.waits, summary -> 'waits') AS w;
+    FROM jsonb_populate_recordset(NULL::steptrail.waits, summary -> 'waits') AS w
+    ON CONFLICT DO NOTHING;
 END
 $function$
 """

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.json import encode
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
@@ -46,6 +47,8 @@ _INSERT_BLOB = (
 )
 _INSERT_USE = "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)"
 _LIST = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in COLUMNS)}, damage = NULL WHERE number = ?"  # noqa: S608
+_WAITS = f"SELECT {', '.join(WAIT_COLUMNS)} FROM waits WHERE stream = ?"  # noqa: S608
+_DROP_WAITS = "DELETE FROM waits WHERE stream = ? AND id NOT IN (SELECT value FROM json_each(?))"
 _LIST_WAIT = f"INSERT INTO waits VALUES (?, {', '.join('?' * len(WAIT_COLUMNS))})"  # noqa: S608
 _HEAD = (
     f"SELECT ({NEWEST_VERSION}), (SELECT digest FROM commits WHERE {OF_STREAM} AND version <= ? "  # noqa: S608 - ours
@@ -240,10 +243,13 @@ def insert_commit(
 
 
 def list_stream(connection: sqlite3.Connection, number: int, row: RunSummary) -> None:
-    """Replace the row of a stream in the index, with its waits."""
+    """Replace the row of a stream in the index, and those of its waits that differ: a run may have thousands."""
     connection.execute(_LIST, (*columns(row), number))
-    connection.execute("DELETE FROM waits WHERE stream = ?", (number,))
-    connection.executemany(_LIST_WAIT, [(number, *wait) for wait in waits(row)])
+    known, listed = fetch_all(connection, _WAITS, (number,)), set(waits(row))
+    kept = listed.intersection(known)
+    if len(kept) < len(known):
+        connection.execute(_DROP_WAITS, (number, encode([each[0] for each in kept]).decode()))
+    connection.executemany(_LIST_WAIT, [(number, *wait) for wait in listed - kept])
 
 
 def _what_stands(connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:

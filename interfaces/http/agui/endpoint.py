@@ -29,7 +29,7 @@ from steptrail.interfaces.http.agui.door import Authenticate, Authorize, Door
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.http.agui.reading import RequestRefused
 from steptrail.interfaces.http.agui.requests import requested
-from steptrail.interfaces.http.agui.watching import watched
+from steptrail.interfaces.http.agui.watching import put_together, watched
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.sse import End, event_source
@@ -38,7 +38,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.log_raised import log_raised
-from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -50,8 +49,6 @@ _log = logging.getLogger("steptrail")
 _STANDARD = AguiConfig()
 _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
 """For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
-_LONG = 500
-"""So many messages take longer to put together than a thread takes to begin."""
 _BEAT = ": \n\n"
 
 
@@ -167,8 +164,7 @@ class AguiApp(Closing):
             protocol_version=given.protocol_version,
             since=before,
         )
-        # A long conversation takes tenths of a second to put together, for which all others in the loop would wait.
-        fold = await run_in_thread(make, name="steptrail-agui") if len(state.messages) > _LONG else make()
+        fold = await put_together(make, state)
 
         def stream(end: End) -> AsyncGenerator[bytes]:
             return _with_comments(watched(self._trail, fold, self._work, end, joins=is_known), self._heartbeat)

@@ -81,7 +81,7 @@ class AguiFold:
         self._shown_state: JsonValue = None
         self._error: str | None = None
         self._has_begun = False
-        self._messages = self._look()
+        self._messages: Sequence[WireMessage] = self._look()
         self._ids = ids_kept(self._messages, client)
 
     @property
@@ -96,16 +96,18 @@ class AguiFold:
 
     def begin(self, *, joins: bool) -> "list[Event]":
         """Return how the run begins. One that `joins` a session with a past shows that first."""
+        # Whoever follows for hours does not hold the whole conversation twice more.
+        messages, client, self._messages, self._client = self._messages, self._client, (), ()
         events = self._run_started()
         if joins:
             events += self._state_shown(always=True)
-            ours = [self._ids.get(message.id, message.id) for message in self._messages]
-            here = [message.id for message in self._client]
+            ours = [self._ids.get(message.id, message.id) for message in messages]
+            here = [message.id for message in client]
             known, shown = set(ours), set(here)
             merged = [each for each in here if each in known] + [each for each in ours if each not in shown]
             if merged != ours:
                 events += self._snapshot(())  # a client leaves what it knows in its place, and would mix the order up
-            events += self._snapshot(self._messages)
+            events += self._snapshot(messages)
         else:
             events += self._state_shown(always=False)
         if self.state.open_step is not None:

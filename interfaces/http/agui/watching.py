@@ -1,8 +1,9 @@
 """The stream of one request: what its fold tells of a session, encoded, until the session rests."""
 
 import logging
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, cast
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
@@ -14,11 +15,17 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.lists import is_due
 from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
 
     from steptrail.domain.agent.events import AgentEvent
+
+T = TypeVar("T")
+
+_LONG = 500
+"""So many messages take longer to put together than a thread takes to begin."""
 
 _log = logging.getLogger("steptrail")
 
@@ -27,24 +34,35 @@ async def watched(
     trail: Steptrail, fold: AguiFold, work: EndpointWork, end: End, *, joins: bool
 ) -> AsyncGenerator[str]:
     """Yield the run as Server-Sent Events, to its last one, which comes at once when `end` returns."""
+    from ag_ui.core import MessagesSnapshotEvent
     from ag_ui.encoder import EventEncoder
 
     encode = EventEncoder().encode
     session = trail.session(fold.state.agent_id)
+
+    async def encoded(event: "Event") -> str:
+        is_long = isinstance(event, MessagesSnapshotEvent)
+        return await put_together(partial(encode, event), fold.state) if is_long else encode(event)
+
     try:
-        for event in fold.begin(joins=joins):
-            yield encode(event)
+        for event in await put_together(partial(fold.begin, joins=joins), fold.state):
+            yield await encoded(event)
         async with session.follow(after=fold.state.version, forever=True) as following:
             with work.looking(fold.state, following, end):
                 async for event in _until_it_rests(trail, fold, work, following):
-                    yield encode(event)
-        last = [encode(event) for event in await _last(trail, fold, work)]
+                    yield await encoded(event)
+        last = [await encoded(event) for event in await put_together(await _last(trail, fold, work), fold.state)]
     except Exception as error:  # also of the user's function that makes the state, or of what it returned
         said = "session %s can no longer be shown to a front end of AG-UI"
         log_raised(_log, error, said, session.id, level=logging.ERROR)
         last = [encode(event) for event in _failed(fold, error)]
     for each in last:
         yield each
+
+
+async def put_together(make: Callable[[], T], state: AgentState) -> T:
+    """Return what holds the conversation of a session. A long one is put together in a thread: others have the loop."""
+    return await run_in_thread(make, name="steptrail-agui") if len(state.messages) > _LONG else make()
 
 
 async def _until_it_rests(
@@ -75,12 +93,12 @@ async def _rests(trail: Steptrail, state: AgentState) -> bool:
     return await trail.store.version(stream) == state.version
 
 
-async def _last(trail: Steptrail, fold: AguiFold, work: EndpointWork) -> "list[Event]":
+async def _last(trail: Steptrail, fold: AguiFold, work: EndpointWork) -> "Callable[[], list[Event]]":
     if await _rests(trail, fold.state):
-        return fold.finish()
+        return fold.finish
     if (failure := work.failure(fold.state)) is not None:
-        return _failed(fold, failure)
-    return fold.fail("The run is no longer followed here: connect again.", "connection_closed")
+        return partial(_failed, fold, failure)
+    return partial(fold.fail, "The run is no longer followed here: connect again.", "connection_closed")
 
 
 def _failed(fold: AguiFold, error: BaseException) -> "list[Event]":

@@ -2,8 +2,10 @@
 
 import gc
 import sys
+import weakref
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 import pytest
 from ag_ui.core import Event, RunFinishedEvent, TextMessageContentEvent
@@ -13,7 +15,7 @@ from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.events import InferenceCompleted, InferenceStarted
-from steptrail.interfaces.http.agui.conversation import has_ended
+from steptrail.interfaces.http.agui.conversation import has_ended, wire_messages
 from steptrail.live import ReplyDelta, UpdatesLost
 from steptrail.models import FinishReason, ModelReply, Usage
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
@@ -51,6 +53,27 @@ def pieces(client: Client) -> list[str]:
 
 def contents(client: Client) -> list[str]:
     return [message.get("content", "") for message in client.said]
+
+
+async def test_who_looks_on_holds_neither_the_conversation_nor_what_the_client_sent_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records, client = (await run(agent_of(["One."]).build())).records, Client()
+    client.take_all(AguiFold(evolve_all(initial("s"), records)).begin(joins=True))
+    held = [weakref.ref(message) for message in client.messages]
+
+    def noted(*args: Any, **settings: Any) -> Any:
+        made = wire_messages(*args, **settings)
+        held.extend(weakref.ref(message) for message in made[0])
+        return made
+
+    monkeypatch.setattr("steptrail.interfaces.http.agui.fold.wire_messages", noted)
+    fold = AguiFold(evolve_all(initial("s"), records), client=client.messages)
+    assert len(held) == 4
+    assert fold.begin(joins=True)
+    del client
+    gc.collect()
+    assert not any(message() for message in held)
 
 
 async def test_a_reply_that_was_not_seen_is_told_whole() -> None:
