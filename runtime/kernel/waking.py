@@ -86,17 +86,17 @@ class Waking:
         if self.engine is None:
             return
         await self.engine.open()
+        is_soon = row.due_at is not None and row.due_at <= self._clock.utc() + HORIZON_SECONDS * 1e6
         if row.parent is not None:
-            await self._tell_of_root(row)
+            if is_soon or row.standing is StandingState.DONE:
+                await self._tell_of_root(row.parent.root_stream, row.due_at)
         elif row.due_at is None:
             await self.engine.cancel(row.stream)
-        elif row.due_at <= self._clock.utc() + HORIZON_SECONDS * 1e6:
+        elif is_soon:
             await self.wake(row, due_at=row.due_at)
 
-    async def _tell_of_root(self, row: RunSummary) -> None:
+    async def _tell_of_root(self, root_stream: str, due_at: int | None) -> None:
         """Wake the stream at the top of the tree, if it is not being worked on: the runs below go on with it."""
-        if row.parent is None or (row.due_at is None and row.standing is not StandingState.DONE):
-            return
-        for root in await self._store.index(IndexQuery(streams=[row.parent.root_stream])):
+        for root in await self._store.index(IndexQuery(streams=[root_stream])):
             if root.standing is not StandingState.WORKING:
-                await self.wake(root, due_at=row.due_at)
+                await self.wake(root, due_at=due_at)
