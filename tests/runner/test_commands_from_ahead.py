@@ -5,18 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from steptrail import ErrorPolicy, Steptrail, tool
+from steptrail import ErrorPolicy, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import MessagesAppended
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.flow.events import NodeAttemptFailed, NodeAttemptInterrupted
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.testing import ManualClock, call
 from steptrail.tools import ToolRetry
+from steptrail.workflow import RunOptions, Workflow
 from tests.runner.kit import agent_of
 
 DAY = 24 * 3_600 * 10**6
+NODE_ENDS = (NodeAttemptFailed, NodeAttemptInterrupted)
 HOURLY = Backoff.linear(3600.0, max_seconds=3600.0)
 
 
@@ -65,3 +68,23 @@ async def test_what_a_run_does_after_such_a_command_is_stored_with_its_own_insta
     assert [each.event.TYPE for each in stored if each.at >= fast.utc()] == [MessagesAppended.TYPE]
     ours = [each.at for each in stored if each.at < fast.utc()]
     assert (ours, ours[-1]) == (sorted(ours), right.utc())
+
+
+async def test_what_runs_is_cut_off_when_its_grace_after_a_stop_is_over(tmp_path: Path) -> None:
+    inside = asyncio.Event()
+
+    @tool(effect=ToolEffect.IDEMPOTENT)
+    async def serve() -> None:
+        """Serve."""
+        inside.set()
+        await asyncio.Event().wait()
+
+    flow = Workflow("t", options=RunOptions(stop_grace=0.01)).tool("a", serve).build()
+    fast, url = ManualClock(to_datetime(SystemClock().utc() + DAY), running=True), f"sqlite:///{tmp_path / 'runs.db'}"
+    async with asyncio.timeout(60), Steptrail.open(url) as trail, Steptrail.open(url, clock=fast) as ahead:
+        running = asyncio.create_task(trail.run(flow, session="f"))
+        await inside.wait()
+        await ahead.flow("f").stop(by="ana")
+        assert (await running).stop_reason is StopReason.USER_REQUESTED
+        (cut,) = [each.event for each in await trail.flow("f").events() if isinstance(each.event, NODE_ENDS)]
+        assert isinstance(cut, NodeAttemptInterrupted), "and did not come to the end of its own time"
