@@ -196,8 +196,8 @@ def _numbers(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString | None,
         )
         parameters.append(_array(sorted(asked.unless_leased)))
     if asked.moved_by is not None:
-        found += [each.format(schema=schema, mark=mark) for each in (_MOVED, _AHEAD)]
-        parameters += [asked.moved_by, asked.moved_by]
+        found += (_MOVED.format(schema=schema, mark=mark), _AHEAD.format(schema=schema, mark=mark))
+        parameters += (asked.moved_by, asked.moved_by)
     if found and asked.due_by is not None:
         found.append(f"SELECT number FROM {schema}streams WHERE due_at <= {mark}")  # noqa: S608 - texts of ours
         parameters.append(asked.due_by)
