@@ -51,7 +51,7 @@ _DONE = structs.replace(
 )
 
 
-_BELOW = ("never", "later", "paused", "due", "done", "working", "nobody", "on-due", "on-never")
+_BELOW = ("never", "later", "paused", "due", "done", "working", "nobody", "on-due", "on-never", "ahead")
 
 
 async def _put(store: EventStore, row: RunSummary, *, after: StreamHead = EMPTY_STREAM) -> StreamHead:
@@ -160,6 +160,7 @@ class IndexContract:
         for row in (
             _named("due", structs.replace(resting, due_at=AT + 60)),
             _named("later", structs.replace(resting, due_at=AT + 61)),
+            _named("ahead", structs.replace(resting, due_at=AT + 62, updated_at=AT + 62)),
             _named("never", resting),
             _named("done", _DONE),
             _named("working"),
@@ -172,14 +173,14 @@ class IndexContract:
         ):
             await _put(store, row)
         unowned = ["agent:owned"]
-        moved = ["on-both", "on-on-due", "on-nobody", "on-working", "on-done", "on-due"]
+        moved = ["on-both", "on-ahead", "on-on-due", "on-nobody", "on-working", "on-done", "on-due"]
         assert await _ids(store, IndexQuery(due_by=AT + 60)) == ["due"]
         assert await _ids(store, IndexQuery(unless_leased=unowned)) == ["working"]
         assert await _ids(store, IndexQuery(unless_leased=[])) == ["owned", "working"]
-        assert await _ids(store, IndexQuery(moved_by=AT + 60)) == moved
+        assert await _ids(store, IndexQuery(moved_by=AT + 60)) == [*moved, "ahead"]
         every = IndexQuery(due_by=AT + 60, unless_leased=unowned, moved_by=AT + 60)
-        assert await _ids(store, every) == [*moved, "working", "due"]
-        assert await store.count(every) == len(moved) + 2
+        assert await _ids(store, every) == [*moved, "working", "ahead", "due"]
+        assert await store.count(every) == len(moved) + 3
         assert await _ids(store, structs.replace(every, limit=2, after="agent:on-nobody")) == [
             "on-working",
             "on-done",

@@ -52,10 +52,8 @@ def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentS
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
         HANDLERS[kind](fold, event, at)
         fold.phase = phase_after(before, event, returns_to)
-        # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
-        fold.version = record.version
-        if at > fold.updated_at:
-            fold.updated_at = at
+        # It may run backwards: another process, whose clock is ahead, stores a command while the owner is at work.
+        fold.version, fold.updated_at = record.version, at
         # What others write is no sign of the owner's life.
         if kind not in _OF_OTHERS or event.counts_as is not EventKind.OUTSIDE:
             fold.seen_at = at

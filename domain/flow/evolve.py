@@ -41,8 +41,8 @@ def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowStat
         HANDLERS[type(event)](fold, event, at)
         is_ending = fold.execution is not None and fold.execution.ended_by is not None
         fold.phase = phase_after(fold.phase, event, is_ending=is_ending)
-        # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
-        fold.version, fold.updated_at = record.version, max(fold.updated_at, at)
+        # It may run backwards: another process, whose clock is ahead, stores a command while the owner is at work.
+        fold.version, fold.updated_at = record.version, at
         if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
             fold.seen_at = at
         state.as_of = at

@@ -22,7 +22,8 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     Three fields say what an owner may go on with, and of those that are given one must hold; a stream with damage is
     left out. `due_by` asks for what is due by itself at that instant (microseconds of UTC), `moved_by` for what rests
     and waits, itself or through others that rest, for a stream that at that instant is due, or neither rests nor is
-    paused, and `unless_leased` for what is being worked on, without the streams that it names, whose leases are held.
+    paused, and for what was due when it was stored, by a clock that was ahead of that instant. `unless_leased` asks for
+    what is being worked on, without the streams that it names, whose leases are held.
     With `roots` those that another stream began are left out.
     `left_behind` asks for those that are open although the stream that began them has ended.
     `after` is the id of the last stream of the page before, and `limit` how many to return at most. `due_after` stands

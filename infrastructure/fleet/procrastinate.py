@@ -117,15 +117,16 @@ class ProcrastinateEngine:
                     return
 
     async def wake_missed(self, wakes: Sequence[Wake]) -> int:
-        """Do what `wake` does for those streams of which no wake waits or is being handled; return how many."""
+        """Do what `wake` does for those streams of which no wake of the topic waits, and none is being handled."""
         app = await self._opened()
         streams = [wake.stream for wake in wakes]
         known = await self._ask(
-            "SELECT queueing_lock AS stream FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY(%s) "
-            "UNION ALL SELECT lock FROM procrastinate_jobs WHERE status = 'doing' AND lock = ANY(%s)",
+            "SELECT queueing_lock, queue_name FROM procrastinate_jobs "
+            "WHERE status = 'todo' AND queueing_lock = ANY(%s) "
+            "UNION ALL SELECT lock, NULL FROM procrastinate_jobs WHERE status = 'doing' AND lock = ANY(%s)",
             (streams, streams),
         )
-        missed = [wake for wake in wakes if wake.stream not in {row[0] for row in known}]
+        missed = [wake for wake in wakes if not {(wake.stream, _queue(wake.topic)), (wake.stream, None)} & {*known}]
         if missed:
             jobs = await self._jobs(app, missed)
             try:

@@ -163,7 +163,9 @@ class FlowRunner:
         attempts.cut(due.now, due.reason)
         now = asyncio.get_running_loop().time()
         if self._grace is None or self._grace[0] != due.until:
-            self._grace = due.until, now + max(0.0, (due.until - self._journal.now()) / 1e6)
+            # Who asked for the stop may have a clock that is ahead.
+            most, left = self._journal.asked.at_work()[0].options.stop_grace, (due.until - self._journal.now()) / 1e6
+            self._grace = due.until, now + max(0.0, min(left, most))
         left = max(0.0, self._grace[1] - now) if due.others else 0.0
         if not left:
             attempts.cut(due.others, due.reason)

@@ -90,7 +90,10 @@ class Engine(Protocol):
         ...
 
     async def wake_missed(self, wakes: Sequence[Wake]) -> int:
-        """Do what `wake` does for those streams of which no wake waits or is being handled; return how many."""
+        """Do what `wake` does for those streams of which no wake of the topic waits, and none is being handled.
+
+        Returns how many these are.
+        """
         ...
 
     async def cancel(self, stream: str) -> None:

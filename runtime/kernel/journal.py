@@ -240,11 +240,19 @@ class Journal(Generic[S, E]):
 
     def conclude(self, *events: E) -> None:
         """Add events that follow from the state, all as of the instant at which the machine was asked."""
-        self._record(max(self.asked.as_of, self._state.as_of), events)
+        self._record(self._in_order(self.asked.as_of), events)
 
     def record(self, *events: E) -> None:
         """Add events that have happened, as of now."""
         self._record(self._clock.now(), events)
+
+    def _in_order(self, at: int) -> int:
+        """Return an instant of ours as it is recorded: not before the newest event, unless that is ahead of our clock.
+
+        A command of another process may be: its instant is no time of ours, and would put off what waits or runs here.
+        """
+        newest = self._state.as_of
+        return at if newest <= at else max(at, min(newest, self._clock.now()))
 
     def _record(self, now: int, events: Sequence[E]) -> None:
         version = self._state.version
@@ -380,8 +388,8 @@ class Journal(Generic[S, E]):
         if self.is_opening:
             self._segment = None
         for fact in facts:
-            at = max(fact.at, self._state.as_of)
-            record = Recorded(self._state.version + 1, at, machine.restated(self._state, fact.event))
+            at, restated = self._in_order(fact.at), machine.restated(self._state, fact.event)
+            record = Recorded(self._state.version + 1, at, restated)
             self._overlay.append(record)
             self._state = machine.evolve_all(self._state, [record])
 

@@ -123,7 +123,8 @@ def _why_due(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Due 
 
 def with_cause(row: RunSummary, now: int) -> RunSummary:
     """Return the row of a stream that has no damage with why it is due by itself at `now`, if it is."""
-    is_due = row.due_at is not None and row.due_at <= now
+    # What was due when it was stored is due, also where the clock of whoever stored it was ahead.
+    is_due = row.due_at is not None and row.due_at <= max(now, row.updated_at)
     return replace(row, due=Due(cause=_cause(row), since=row.due_at)) if is_due else row
 
 

@@ -13,6 +13,7 @@ from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.engine import Engine, wake_of
+from steptrail.runtime.kernel.lists import with_cause
 from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -86,17 +87,19 @@ class Waking:
         if self.engine is None:
             return
         await self.engine.open()
+        now = self._clock.utc()
+        due_at = None if with_cause(row, now).due is not None else row.due_at
+        is_soon = row.due_at is not None and (due_at is None or due_at <= now + HORIZON_SECONDS * 1e6)
         if row.parent is not None:
-            await self._tell_of_root(row)
+            if is_soon or row.standing is StandingState.DONE:
+                await self._tell_of_root(row.parent.root_stream, due_at)
         elif row.due_at is None:
             await self.engine.cancel(row.stream)
-        elif row.due_at <= self._clock.utc() + HORIZON_SECONDS * 1e6:
-            await self.wake(row, due_at=row.due_at)
+        elif is_soon:
+            await self.wake(row, due_at=due_at)
 
-    async def _tell_of_root(self, row: RunSummary) -> None:
+    async def _tell_of_root(self, root_stream: str, due_at: int | None) -> None:
         """Wake the stream at the top of the tree, if it is not being worked on: the runs below go on with it."""
-        if row.parent is None or (row.due_at is None and row.standing is not StandingState.DONE):
-            return
-        for root in await self._store.index(IndexQuery(streams=[row.parent.root_stream])):
+        for root in await self._store.index(IndexQuery(streams=[root_stream])):
             if root.standing is not StandingState.WORKING:
-                await self.wake(root, due_at=row.due_at)
+                await self.wake(root, due_at=due_at)

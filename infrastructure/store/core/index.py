@@ -196,8 +196,8 @@ def _numbers(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString | None,
         )
         parameters.append(_array(sorted(asked.unless_leased)))
     if asked.moved_by is not None:
-        found.append(_MOVED.format(schema=schema, mark=mark))
-        parameters.append(asked.moved_by)
+        found += (_MOVED.format(schema=schema, mark=mark), _AHEAD.format(schema=schema, mark=mark))
+        parameters += (asked.moved_by, asked.moved_by)
     if found and asked.due_by is not None:
         found.append(f"SELECT number FROM {schema}streams WHERE due_at <= {mark}")  # noqa: S608 - texts of ours
         parameters.append(asked.due_by)
@@ -214,9 +214,12 @@ _MOVED: LiteralString = (
     "SELECT b.root, w.waits_on FROM below b, {schema}waits w WHERE w.waits_on IS NOT NULL AND w.stream = "
     "(SELECT c.number FROM {schema}streams c WHERE c.id = b.id AND c.standing = 'resting')) "
     "SELECT b.root FROM below b WHERE coalesce((SELECT coalesce(c.standing, '') NOT IN ('resting', 'paused') "
-    "OR coalesce(c.due_at <= {mark} AND c.damage IS NULL, false) "
+    "OR coalesce((c.due_at <= {mark} OR c.due_at <= c.updated_at) AND c.damage IS NULL, false) "
     "FROM {schema}streams c WHERE c.id = b.id), true)) moved"
 )
+
+# What was due when it was stored is due, also where the clock of whoever stored it was ahead.
+_AHEAD: LiteralString = "SELECT number FROM {schema}streams WHERE due_at <= updated_at AND updated_at > {mark}"
 
 
 def _array(values: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ MIN_READER = 9
 
 INDEXES: Mapping[str, str] = {
     "streams_due": "streams (due_at, id) WHERE due_at IS NOT NULL",
+    "streams_due_at_once": "streams (updated_at) WHERE due_at <= updated_at",
     "streams_working": "streams (number) WHERE standing = 'working'",
     "streams_below": "streams (parent) WHERE parent IS NOT NULL",
     "streams_open_below": "streams (number) WHERE parent IS NOT NULL AND standing <> 'done'",

@@ -88,7 +88,7 @@ async def _rests(trail: Steptrail, state: AgentState) -> bool:
     if not standing(state).is_at_rest:
         return False
     stream = trail.session(state.agent_id).stream_id
-    if await is_due(trail.store, stream, max(trail.clock.utc(), state.as_of)):
+    if await is_due(trail.store, stream, trail.clock.utc()):
         return False
     return await trail.store.version(stream) == state.version
 

@@ -87,21 +87,25 @@ async def test_many_processes_make_the_schema_at_once_and_one_is_there(postgres_
 
 
 async def test_a_stream_has_one_wake_that_waits_the_earliest_and_of_its_newest_topic(postgres_url: str) -> None:
+    others = a_wake(topic="agent:other")
     async with opened(postgres_url) as engine:
         for wake, stored in [
             (a_wake(seconds=50), [("agent:s", TOPIC, True)]),
             (a_wake(seconds=90), [("agent:s", TOPIC, True)]),
             (a_wake(), [("agent:s", TOPIC, False)]),
             (a_wake(seconds=50), [("agent:s", TOPIC, False)]),
-            (a_wake(topic="agent:other"), [("agent:s", "agent:other", False)]),
+            (others, [("agent:s", "agent:other", False)]),
         ]:
             await engine.wake(wake)
             assert rows(postgres_url, JOBS) == stored
-        assert await engine.wake_missed([a_wake(), a_wake("agent:t"), a_wake("agent:u", seconds=9)]) == 2
+        assert await engine.wake_missed([others, a_wake("agent:t"), a_wake("agent:u", seconds=9)]) == 2
         assert await engine.wake_missed([a_wake("agent:u")]) == 0, "it comes in a moment"
+        assert await engine.wake_missed([a_wake("agent:t", topic="agent:other")]) == 1, "nobody is woken by the first"
+        assert rows(postgres_url, JOBS)[1:] == [("agent:u", TOPIC, True), ("agent:t", "agent:other", False)]
+        assert await engine.wake_missed([a_wake("agent:t", topic="agent:other")]) == 0
         await engine.cancel("agent:s")
         await engine.cancel("agent:nobody")
-        assert [row[0] for row in rows(postgres_url, JOBS)] == ["agent:t", "agent:u"]
+        assert [row[0] for row in rows(postgres_url, JOBS)] == ["agent:u", "agent:t"]
 
 
 async def test_a_wake_comes_once_at_its_time_to_a_worker_of_its_topic_and_leaves_nothing(postgres_url: str) -> None:
