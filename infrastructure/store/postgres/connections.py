@@ -72,7 +72,8 @@ class PostgresConnections:
             if not self._is_checked:
                 check_sessions(connection, self._dialled, self.address.name)
                 self._is_checked = True
-            attempt(connection, lambda c: c.execute(_SETTINGS, settings))
+            row = attempt(connection, lambda c: c.execute(_SETTINGS, settings).fetchone())
+            connection.server = "" if row is None else row[0]
         except ServerFailure as failure:
             connection.close()
             raise unreachable(failure, self.address.name) from None
@@ -203,7 +204,8 @@ class SteadyConnection:
 # The server takes what it is told to avoid for very expensive, where it has nothing else, and would compile it.
 # The driver reads instants and intervals in one style only, and a number must come with all of its digits.
 _SETTINGS = """
-SELECT set_config('lock_timeout', %s::bigint::text, false),
+SELECT pg_postmaster_start_time()::text,
+       set_config('lock_timeout', %s::bigint::text, false),
        set_config('statement_timeout', %s::bigint::text, false),
        set_config('idle_in_transaction_session_timeout', %s::bigint::text, false),
        set_config('default_transaction_isolation', 'read committed', false),
