@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,10 @@ from steptrail.domain.readable import readable
 from steptrail.infrastructure.extras import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
 from steptrail.runtime.kernel.log_raised import Seldom
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -92,6 +94,7 @@ class ProcrastinateEngine:
             # A single connection says at once what is wrong with the address or the server; a pool tries for a while.
             connect = from_fleet("psycopg").AsyncConnection.connect
             async with self._answering(), await connect(**self._parameters) as connection:
+                await run_in_thread(self._refuse_shared_sessions, name="steptrail-fleet")
                 await make_schema(connection, self._address.name)
             pool = await self._opened_pool()
             try:
@@ -284,6 +287,11 @@ class ProcrastinateEngine:
         while self._app is None:
             await self.open()
         return self._app
+
+    def _refuse_shared_sessions(self) -> None:
+        connections = PostgresConnections(self._address, durability="normal", patience=_OPEN_SECONDS)
+        with closing(connections):
+            connections.open().close()
 
     async def _opened_pool(self) -> "AsyncConnectionPool[Any]":
         async def configure(connection: Any) -> None:

@@ -113,7 +113,7 @@ class Projector(Generic[F]):
         self._skipped = {each.position for each in skipped}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
-        if self.reached.position > end:
+        if self.reached.position > end and (await self._store.grown(self.reached.position))[0] < self.reached.position:
             return False
         if not self.reached.position:
             self._never_counted = end

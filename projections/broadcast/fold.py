@@ -48,7 +48,7 @@ class EnvelopeFold:
         self._config = config
         self._status = ExecutionStatus.PENDING if is_whole else None
         self._last: str | None = None
-        self._is_whole = is_whole
+        self._is_whole = self._sees_whole_execution = is_whole
         self._chunks = 0
         self._execution_id, self._step, self._is_open, self._has_ended = "", 0, False, False
         self._open_tries: dict[Place, int] = {}
@@ -103,7 +103,10 @@ class EnvelopeFold:
             if delta.attempt == self._open_tries.get(delta.place):
                 return "now"
             newest = self._open_tries.get(delta.place) or self._ended_tries.get(delta.place, 0)
-            return "early" if delta.attempt > newest and not self._has_ended else "late"
+            if delta.attempt <= newest or self._has_ended:
+                return "late"
+            # What nothing was seen of has probably begun before this fold did.
+            return "early" if newest or self._sees_whole_execution else "now"
         if (theirs, delta.step) == (ours, self._step):
             return "now" if self._is_open else "late"
         return "early" if (theirs, delta.step) > (ours, self._step) else "late"
@@ -125,6 +128,7 @@ class EnvelopeFold:
 
     def _note(self, event: RunEvent) -> None:
         if event.execution_id != self._execution_id:
+            self._sees_whole_execution = self._is_whole or self._execution_id != ""
             self._execution_id, self._step, self._is_open, self._has_ended = event.execution_id, 0, False, False
             self._open_tries.clear()
             self._ended_tries.clear()

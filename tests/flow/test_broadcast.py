@@ -1,6 +1,7 @@
 """Messages about runs of workflows: the same from any place in the log, and between them text of nodes as it comes."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from steptrail.broadcasting import (
 )
 from steptrail.domain.live import NodeDelta
 from steptrail.infrastructure.broadcast.envelope_reader import fold_at
-from steptrail.lifecycle import FlowAttemptEnded
+from steptrail.lifecycle import FlowAttemptEnded, FlowExecutionEnded
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Workflow, flow_lifecycle_events
 from tests.flow.kit import run_to_rest
@@ -136,6 +137,22 @@ async def test_a_piece_belongs_to_the_try_that_is_open(attempt: int, moment: str
             fold.apply(event)
     piece = NodeDelta(session_id="f", execution_id="f:1", node="left", visit=1, attempt=attempt, text="x")
     assert fold.moment_of(piece) == moment
+
+
+@pytest.mark.parametrize(("is_whole", "moment"), [(True, "early"), (False, "now")])
+async def test_who_did_not_see_a_run_begin_takes_a_try_it_knows_nothing_of_for_open_in_that_run_alone(
+    is_whole: bool, moment: str
+) -> None:
+    async with trail_of() as trail:
+        await trail.run(Workflow("w").noop("a").noop("b").edge("a", "b").build(), session="f")
+        told = flow_lifecycle_events("f", await trail.flow("f").history())
+    told += tuple(replace(event, execution_id="f:2") for event in told)
+    fold, moments = EnvelopeFold(WHOLE, is_whole=is_whole), dict[str, set[str]]()
+    for event in told:
+        piece = NodeDelta(session_id="f", execution_id=event.execution_id, node="c", visit=1, attempt=1, text="x")
+        if fold.apply(event) and not isinstance(event, FlowExecutionEnded):
+            moments.setdefault(event.execution_id, set()).add(fold.moment_of(piece))
+    assert moments == {"f:1": {moment}, "f:2": {"early"}}
 
 
 async def test_a_cloud_event_names_the_run_and_the_node() -> None:

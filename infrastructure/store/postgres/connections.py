@@ -25,6 +25,7 @@ from steptrail.infrastructure.store.postgres.driver import (
     take_answer,
 )
 from steptrail.infrastructure.store.postgres.errors import translate, unreachable
+from steptrail.infrastructure.store.postgres.pooler import check_sessions
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -52,27 +53,33 @@ class PostgresConnections:
         self._free = threading.BoundedSemaphore(address.readers)
         self._lock = threading.Lock()
         self._is_closed, self._gives_up_at = False, math.inf
+        self._longest = address.answer_timeout + patience
+        self._is_checked = False
 
     def open(self) -> Connection:
         """Return a new connection, which the caller closes. Raises `StoreUnavailable` that says what is wrong."""
-        longest = self.address.answer_timeout + self._patience
-        try:
-            connection = connect(self.address.parameters, patience=longest, gives_up_at=lambda: self._gives_up_at)
-        except ServerFailure as failure:
-            raise unreachable(failure, self.address.name) from None
+        longest = round(self._longest * 1000)
         settings = (
             # 0 would mean to wait for ever.
             max(1, round(self._patience * 1000)),
-            round(longest * 1000),
-            round(longest * 1000),
+            longest,
+            longest,
             self._durability == "full",
             self.is_read_only,
         )
+        connection = self._dialled()
         try:
-            attempt(connection, lambda c: c.execute(_SETTINGS, settings))
+            if not self._is_checked:
+                check_sessions(connection, self._dialled, self.address.name)
+                self._is_checked = True
+            row = attempt(connection, lambda c: c.execute(_SETTINGS, settings).fetchone())
+            connection.server = "" if row is None else row[0]
         except ServerFailure as failure:
             connection.close()
             raise unreachable(failure, self.address.name) from None
+        except StoreUnavailable:
+            connection.close()
+            raise
         return connection
 
     def read(self, work: Work[T]) -> T:
@@ -125,6 +132,13 @@ class PostgresConnections:
         """Raise `StoreUnavailable` after `close`."""
         if self._is_closed:
             raise StoreUnavailable(f"the store {self.address.name} is closed")
+
+    def _dialled(self) -> Connection:
+        """Return a connection on which nothing was set."""
+        try:
+            return connect(self.address.parameters, patience=self._longest, gives_up_at=lambda: self._gives_up_at)
+        except ServerFailure as failure:
+            raise unreachable(failure, self.address.name) from None
 
     def _read(self, work: Work[T]) -> T:
         with self._free:
@@ -190,7 +204,8 @@ class SteadyConnection:
 # The server takes what it is told to avoid for very expensive, where it has nothing else, and would compile it.
 # The driver reads instants and intervals in one style only, and a number must come with all of its digits.
 _SETTINGS = """
-SELECT set_config('lock_timeout', %s::bigint::text, false),
+SELECT pg_postmaster_start_time()::text,
+       set_config('lock_timeout', %s::bigint::text, false),
        set_config('statement_timeout', %s::bigint::text, false),
        set_config('idle_in_transaction_session_timeout', %s::bigint::text, false),
        set_config('default_transaction_isolation', 'read committed', false),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ears: selectors.BaseSelector
         prepared: set[bytes]
         types: dict[str, int]
-        settled: int
+        server: str
         owes_answer: bool
 else:
     Connection = Any
@@ -100,7 +100,7 @@ def connect(parameters: Mapping[str, str], *, patience: float, gives_up_at: Give
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
     connection.patience, connection.gives_up_at = patience + _SECONDS_OF_GRACE, gives_up_at
-    connection.prepared, connection.types, connection.settled = set(), {}, 0
+    connection.prepared, connection.types, connection.server = set(), {}, ""
     connection.owes_answer = False
     connection.ears = _Ears()
     connection.ears.register(connection.fileno(), selectors.EVENT_READ)

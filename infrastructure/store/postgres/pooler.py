@@ -2,32 +2,34 @@
 
 A store sets its sessions up, listens on them and prepares statements. A pooler in transaction mode lends a session out
 for one transaction and then to somebody else. Then settings and statements are those of others, and no announcement
-comes, all of it without an error, so such a pooler is refused when a store is opened.
+comes, all of it without an error, so such a pooler is refused when a store or an engine is opened.
 """
 
+from collections.abc import Callable
 from uuid import uuid4
 
 from steptrail.domain.errors import StoreUnavailable
-from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, attempt
 
 _LOOKS = 4
 
 
-def check_sessions(connections: PostgresConnections) -> None:
-    """Raise `StoreUnavailable` behind a pooler that lends sessions out for less than a connection lasts."""
+def check_sessions(ours: Connection, dial: Callable[[], Connection], name: str) -> None:
+    """Raise `StoreUnavailable` behind a pooler that lends sessions out for less than a connection lasts.
+
+    `ours` is a new connection, on which nothing was set yet: whatever is set there may be met by any other program.
+    """
     # The number that a connection is told first is that of its session, unless a pooler stands between.
-    if connections.read(lambda connection: _session(connection) == connection.info.backend_pid):
+    if attempt(ours, _session) == ours.info.backend_pid:
         return
-    ours, other = connections.open(), connections.open()
+    other = dial()
     try:
         is_shared = _is_shared(ours, other)
     finally:
-        ours.close()
         other.close()
     if is_shared:
         raise StoreUnavailable(
-            f"the store {connections.address.name} is behind a pooler that shares sessions between connections: "
+            f"{name} is behind a pooler that shares sessions between connections: "
             "connect directly, or through a pooler in session mode (pool_mode=session in PgBouncer)"
         )
 

@@ -6,6 +6,7 @@ What a failure means follows from where it struck. While the connection holds, t
 when it is lost, the commit id of what stands in the log tells, or nobody can.
 """
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -140,6 +141,7 @@ class PostgresRecorder(Recorder):
         self._connections = connections
         self._name = connections.address.name
         self._announced, self._is_to_announce, self.catch_up = _NEVER, False, self._announce_now
+        self._telling, self._told = threading.Lock(), ("", 0)
         self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
         self._listener = NotificationListener(connections, self.watch.look)
@@ -287,7 +289,7 @@ class PostgresRecorder(Recorder):
             def upto(end: int, after: int, limit: int) -> list[LogRow]:
                 return fetch_all(connection, page, (after, end, wanted, wanted, limit))
 
-            known = connection.settled
+            known = self._known_to_be_settled(connection)
             rows: list[LogRow] = upto(known, after, limit) if after < known else []
             # A page that ends at the place that we know ends the log only if that place is the end.
             if len(rows) < limit and (end := self._settled(connection)) > known:
@@ -361,9 +363,19 @@ class PostgresRecorder(Recorder):
         found: int | None = fetch_all(connection, SETTLED)[0][0]
         if found is None:
             raise StoreIsStandby(self._name, fetch_all(connection, _NEWEST)[0][0])
-        # Known for as long as the connection lasts, as the numbers of types are.
-        connection.settled = found
+        with self._telling:
+            known = self._known_to_be_settled(connection)
+            if found < known <= fetch_all(connection, _NEWEST)[0][0]:
+                # An append that was held up between its look at the sequence and its lock has the number of a place
+                # that was told meanwhile. What it will store stands behind that.
+                found = known
+            self._told = connection.server, found
         return found
+
+    def _known_to_be_settled(self, connection: Connection) -> int:
+        """Return up to where the log of the server of a connection was said to be complete; 0 where nothing was."""
+        server, told = self._told
+        return told if server == connection.server else 0
 
     def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
         """Return up to where the log is complete, and the newest version of each stream with events after `after`."""
@@ -371,7 +383,7 @@ class PostgresRecorder(Recorder):
         def read(connection: Connection) -> tuple[int, Mapping[str, int]]:
             settled = self._settled(connection)
             if settled <= after:
-                # What is in flight may have settled wait before what was known of the log; its newest event never does.
+                # Another process may know more; and the newest event stands behind all that anybody was told.
                 return min(after, fetch_all(connection, _NEWEST)[0][0]), {}
             return settled, dict(fetch_all(connection, _GROWN, (after, settled)))
 

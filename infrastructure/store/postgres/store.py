@@ -10,7 +10,6 @@ from steptrail.infrastructure.store.postgres.driver import ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.leases import PostgresLeases
 from steptrail.infrastructure.store.postgres.live_bus import PostgresLiveBus
-from steptrail.infrastructure.store.postgres.pooler import check_sessions
 from steptrail.infrastructure.store.postgres.schema import check_schema, initialise
 
 
@@ -22,7 +21,6 @@ def open_postgres(
     name = address.name
     connections = PostgresConnections(address, durability=durability, patience=patience, read_only=read_only)
     try:
-        check_sessions(connections)
         version = connections.read(lambda connection: check_schema(connection, name, to_write=not read_only))
         if not version and (read_only or not create):
             raise StoreUnavailable(f"there is no store in {name}: check the address, or run something first")

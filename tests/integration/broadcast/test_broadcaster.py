@@ -20,6 +20,7 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import StoreLease
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.store_samples import Noted, Written, commit_of
+from steptrail.workflow import Workflow
 from tests.integration.broadcast.transports import KeepingTransport, at_once, by_session, everything_told
 from tests.runner.kit import again_on, agent_of, trail_of
 
@@ -211,6 +212,34 @@ async def test_a_process_that_stands_by_tells_what_its_own_runs_write_and_nothin
         assert here.sent
         for each in here.sent:
             assert (each.type, each.session_id, each.id) == ("agent.stream.chunk", "y", started.id)
+
+
+async def test_text_of_a_node_is_told_by_who_stands_by_however_much_other_nodes_do_meanwhile() -> None:
+    here, have_ended = KeepingTransport(), asyncio.Event()
+
+    class Slow(Writer):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+            await have_ended.wait()
+            async for each in super().stream(request):
+                yield each
+
+    others = [f"n{number}" for number in range(40)]
+    flow = Workflow("w").noop("begin").llm("slow", Slow(here), prompt="go")
+    for each in others:
+        flow = flow.noop(each)
+    flow = flow.edge("begin", "slow", others[0])
+    for one, next_one in pairwise(others):
+        flow = flow.edge(one, next_one)
+
+    async with asyncio.timeout(60), trail_of() as other, Broadcaster(other, KeepingTransport()):
+        trail = again_on(other)
+        async with Broadcaster(trail, here):
+            running = asyncio.create_task(trail.run(flow.build(), session="f"))
+            while await other.store.version("flow:f") < 100:
+                await asyncio.sleep(0.01)
+            have_ended.set()
+            await running
+    assert "".join(str(data_of(each)["content"]) for each in here.sent) == "It is late."
 
 
 async def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

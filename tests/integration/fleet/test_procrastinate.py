@@ -14,6 +14,7 @@ from procrastinate.manager import JobManager
 from steptrail.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.runtime.kernel.engine import TopicStatus, Wake, WorkerReport
+from tests.harness.pooler import pooler
 from tests.harness.postgres_server import PostgresServer
 
 TOPIC = "agent:triage"
@@ -252,6 +253,30 @@ async def test_a_schema_that_is_not_ours_is_refused_and_left(postgres_url: str) 
         await engine.open()
     assert rows(postgres_url, "SELECT count(*) FROM mine") == [(0,)]
     await engine.close()
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+async def test_a_pooler_that_shares_sessions_is_refused_and_nobody_finds_what_was_set(
+    postgres_server: PostgresServer, postgres_database: str, mode: str
+) -> None:
+    with pooler(postgres_server.port, mode) as port:
+        url = f"postgresql://anybody@127.0.0.1:{port}/{postgres_database}"
+        engine = ProcrastinateEngine(url)
+        with pytest.raises(StoreUnavailable, match="is behind a pooler that shares sessions between connections"):
+            await engine.open()
+        await engine.close()
+        with psycopg.connect(url, autocommit=True) as other:
+            assert other.execute("SHOW search_path").fetchall() == [('"$user", public',)]
+
+
+async def test_it_works_through_a_pooler_in_session_mode(
+    postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    with pooler(postgres_server.port, "session") as port:
+        url = f"postgresql://anybody@127.0.0.1:{port}/{postgres_database}"
+        async with opened(url) as engine, Woken(engine) as worker:
+            await engine.wake(a_wake())
+            await worker.until(lambda w: w.came == ["agent:s"])
 
 
 async def test_a_server_that_is_away_is_said_in_a_line() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from steptrail import Steptrail
@@ -79,3 +80,19 @@ def test_a_pooler_that_shares_sessions_is_refused(
             with pytest.raises(StoreUnavailable, match="shares sessions between connections: connect directly"):
                 open_store(f"postgresql://anybody@127.0.0.1:{port}/{postgres_database}")
     assert postgres_server.execute("SELECT to_regnamespace('steptrail')", database=postgres_database) == [(None,)]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_pooler_that_is_refused_lends_other_programs_sessions_as_they_were(
+    postgres_server: PostgresServer, postgres_database: str, read_only: bool
+) -> None:
+    def settings(url: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(url, autocommit=True, application_name="another") as other:
+            return other.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall()
+
+    with pooler(postgres_server.port, "transaction", "default_pool_size = 1") as port:
+        url = f"postgresql://anybody@127.0.0.1:{port}/{postgres_database}"
+        before = settings(url)
+        with pytest.raises(StoreUnavailable, match="shares sessions between connections"):
+            open_store(url, read_only=read_only)
+        assert settings(url) == before

@@ -279,7 +279,7 @@ async def test_given_a_pooler_that_is_cut_off_while_a_store_is_opened_then_it_is
         return 0
 
     monkeypatch.setattr("steptrail.infrastructure.store.postgres.pooler._session", session)
-    with pytest.raises(StoreAway, match="was lost, try again"):
+    with pytest.raises(StoreAway, match="cannot be reached"):
         open_store(through(proxy, database))
 
 

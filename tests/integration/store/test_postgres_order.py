@@ -5,11 +5,14 @@ import json
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import LiteralString
 
 import pytest
 
+from steptrail import Steptrail
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
@@ -21,9 +24,11 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import Connection, send_unasked
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE
 from steptrail.infrastructure.store.postgres.store import open_postgres
+from steptrail.runtime.kernel.subscription import Subscription
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 from tests.harness.ready_python import ready_python
+from tests.runner.kit import agent_of
 
 WRITERS, READERS, COMMITS = 4, 2, 150
 SESSIONS = 4
@@ -197,6 +202,55 @@ async def test_given_a_reader_who_knows_an_older_end_when_a_page_ends_there_then
     assert [position async for position, _, _ in reader.log(stream="agent:a")] == [1, 2]
     await reader.close()
     await writer.close()
+
+
+TAKES_OFF_LATE = "SELECT pg_advisory_xact_lock_shared(21364::bigint << 48)"
+"""What an append holds that read the last position, 0, and was held up before it could take the lock of it."""
+
+
+async def test_given_an_append_that_takes_off_late_then_what_was_told_holds_and_a_subscription_passes_over_nothing(
+    postgres_server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, late, asked = open_store(postgres_server.url(database)), ExitStack(), list[asyncio.Task[int]]()
+
+    async def told(ask: Callable[[], Awaitable[int]]) -> int:
+        end = await ask()
+        if asked:
+            return end
+        # The next question has to take another connection than this one, which somebody else is given.
+        held_up = (TAKES_OFF_LATE, "LOCK TABLE steptrail.followers")
+        late.enter_context(postgres_server.session(database, *held_up))
+        asked.append(asyncio.create_task(store.place("somebody")))
+        while not postgres_server.execute("SELECT FROM pg_locks WHERE NOT granted", database=database):
+            await asyncio.sleep(0.01)
+        return end
+
+    await append(store)
+    subscription = Subscription(store, follow=False)
+    with late:
+        with monkeypatch.context() as between:
+            between.setattr(store, "last_position", partial(told, store.last_position))
+            await subscription.fill()
+        entry = subscription.ready()
+        assert entry is not None
+        assert entry.position == 1
+        assert await store.last_position() == 1
+    await asyncio.gather(*asked)
+    await store.close()
+
+
+@pytest.mark.parametrize("who", ["the one that counted", "another one"])
+async def test_given_an_append_that_takes_off_late_then_read_models_are_not_built_anew(
+    postgres_server: PostgresServer, database: str, who: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = postgres_server.url(database)
+    async with Steptrail.open(url) as trail, Steptrail.open(url) as other:
+        await trail.run(agent_of(["Done."]).build(), "go", session="s")
+        await trail.views.wait()
+        with postgres_server.session(database, TAKES_OFF_LATE):
+            page = await (other if who == "another one" else trail).views.runs()
+    assert [row.stream for row in page.rows] == ["agent:s"]
+    assert "built anew" not in caplog.text
 
 
 async def test_given_an_append_whose_client_is_silent_then_readers_wait_no_longer_than_the_server_does(
