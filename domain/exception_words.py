@@ -26,11 +26,11 @@ def words_of(exc: BaseException) -> str:
     return kept_text(text)
 
 
-def kept_text(text: str) -> str:
-    """Return the text without credentials and without blanks around it, at most `MAX_MESSAGE` characters."""
+def kept_text(text: str, most: int = MAX_MESSAGE) -> str:
+    """Return the text without credentials and without blanks around it, at most `most` characters."""
     # Twice the bound is enough text to take the result from, and quick to search, however long the whole is.
-    text = without_secrets(unicode_text(text[: 2 * MAX_MESSAGE])).strip()
-    return cut_text(text, MAX_MESSAGE)
+    text = without_secrets(unicode_text(text[: 2 * most])).strip()
+    return cut_text(text, most)
 
 
 def cut_text(text: str, most: int) -> str:

@@ -4,15 +4,29 @@ Without `--model` a script speaks, so that every example runs anywhere, and the 
 """
 
 import argparse
-from collections.abc import Sequence
+import asyncio
+import sys
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from steptrail import RunResult
+from steptrail import RunResult, SteptrailError
+from steptrail.errors import SessionBusy
 from steptrail.messages import ToolResultPart
 from steptrail.models import AnthropicModel, ModelDriver, ModelRequest, OpenAIModel
 from steptrail.testing import Reply, ScriptedModel
 
-__all__ = ["add_model_option", "choose_model", "exit_code", "folder", "port", "seconds", "tool_results", "who_speaks"]
+__all__ = [
+    "add_model_option",
+    "choose_model",
+    "exit_code",
+    "finish",
+    "folder",
+    "port",
+    "seconds",
+    "tool_results",
+    "who_speaks",
+]
 
 
 def folder(text: str) -> Path:
@@ -72,3 +86,15 @@ def exit_code(result: RunResult) -> int:
     if result.status == "failed":
         return 1
     return 0 if result.answered or result.stop_reason == "completed" else 3
+
+
+def finish(main: Coroutine[object, object, int]) -> NoReturn:
+    """Run an example, and end with its exit code: what cannot be done is one line, and 5 if another process runs it."""
+    try:
+        sys.exit(asyncio.run(main))
+    except KeyboardInterrupt:
+        said, code = "interrupted; the same command goes on", 4
+    except (SteptrailError, OSError) as error:
+        said, code = str(error), 5 if isinstance(error, SessionBusy) else 2
+    print(said, file=sys.stderr)
+    sys.exit(code)

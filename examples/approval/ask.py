@@ -1,13 +1,10 @@
 """Ask for a refund, and end. Exit code 4 says that it waits: `python -m examples.approval.ask refund-1`."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 from examples.approval.desk import desk, parser_of, store_of
-from examples.common import add_model_option, exit_code, who_speaks
+from examples.common import add_model_option, exit_code, finish, who_speaks
 from steptrail import Steptrail
-from steptrail.errors import ConfigurationError
 
 __all__ = ["main"]
 
@@ -30,7 +27,4 @@ if __name__ == "__main__":
     parser.add_argument("--hours", type=float, default=72.0, help="until no answer is a no")
     add_model_option(parser)
     given = parser.parse_args()
-    try:
-        sys.exit(asyncio.run(main(given.session, given.folder, given.model, given.hours)))
-    except ConfigurationError as error:
-        parser.error(str(error))
+    finish(main(given.session, given.folder, given.model, given.hours))

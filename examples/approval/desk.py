@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from examples.common import choose_model, tool_results
+from examples.common import choose_model, folder, tool_results
 from steptrail import Agent, AgentBuilder, ToolContext, ToolEffect, tool
 from steptrail.testing import Reply, call
 from steptrail.tools import ApprovalRule
@@ -23,7 +23,7 @@ def store_of(folder: Path) -> str:
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Return a parser that knows the folder."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--folder", type=Path, default=Path("approval-desk"), help="for the store and the refunds")
+    parser.add_argument("--folder", type=folder, default=Path("approval-desk"), help="for the store and the refunds")
     return parser
 
 

@@ -1,13 +1,13 @@
 """Show what waits for a yes, or answer it: `python -m examples.approval.review`. It knows no agent and runs nothing."""
 
 import argparse
-import asyncio
 import json
 import sys
 
 from pydantic import JsonValue, TypeAdapter
 
 from examples.approval.desk import parser_of, store_of
+from examples.common import finish
 from steptrail import Steptrail
 from steptrail.errors import CommandRejected, ConfigurationError, SessionNotFound
 
@@ -49,4 +49,4 @@ if __name__ == "__main__":
     parser.add_argument("--edit", type=arguments_of, metavar="JSON", help="the arguments to run it with instead")
     parser.add_argument("--digest", help="say yes only to the arguments of this digest")
     parser.add_argument("--reason", help="why not; the model is told")
-    sys.exit(asyncio.run(main(parser.parse_args())))
+    finish(main(parser.parse_args()))

@@ -1,11 +1,9 @@
 """Report on what a folder of files says about a topic: `python -m examples.research crash`."""
 
 import argparse
-import asyncio
-import sys
 from pathlib import Path
 
-from examples.common import add_model_option, choose_model, exit_code, folder, who_speaks
+from examples.common import add_model_option, choose_model, exit_code, finish, folder, who_speaks
 from examples.research.agent import lead, notes, reader
 from examples.research.citations import cited, problems
 from examples.research.library import Library
@@ -56,4 +54,4 @@ if __name__ == "__main__":
         parser.error(f"there is no folder {given.files}")
     if given.model is None and not Library(given.files).search(given.topic):
         parser.error(f"no file holds {given.topic!r}: a script needs a topic that stands there word for word")
-    sys.exit(asyncio.run(main(given.topic, given.files, given.folder, given.model, given.max_steps)))
+    finish(main(given.topic, given.files, given.folder, given.model, given.max_steps))

@@ -1,11 +1,10 @@
 """Answer one ticket: `python -m examples.support_desk 1`. Giving the same command again is always safe."""
 
 import argparse
-import asyncio
-import sys
+import shlex
 from pathlib import Path
 
-from examples.common import add_model_option, choose_model, exit_code, folder, seconds, who_speaks
+from examples.common import add_model_option, choose_model, exit_code, finish, folder, seconds, who_speaks
 from examples.support_desk.agent import support_agent
 from examples.support_desk.script import SCRIPTS
 from examples.support_desk.shop import Shop
@@ -26,7 +25,8 @@ async def main(ticket: int, folder: Path, model: str | None, slow: float) -> int
     print(f"answer: {result.output or '(none)'}")
     print(f"why: {why.verdict}")
     for approval in result.state.open_approvals:
-        print(f"to approve: steptrail approve {session} {approval.id} --by YOU --store {store}")
+        approve = ["steptrail", "approve", session, approval.id, "--by", "YOU", "--store", store]
+        print(f"to approve: {shlex.join(approve)}")
     for row in shop.refunds():
         print(f"refund: order {row['order_id']}, {row['cents']} cents, effect {row['effect_id']}")
     for row in shop.outbox():
@@ -44,6 +44,6 @@ if __name__ == "__main__":
     add_model_option(parser)
     given = parser.parse_args()
     try:
-        sys.exit(asyncio.run(main(given.ticket, given.folder, given.model, given.slow)))
+        finish(main(given.ticket, given.folder, given.model, given.slow))
     except LookupError as error:
         parser.error(str(error))

@@ -13,7 +13,6 @@ is left to say which rows and which parts of sums were its own.
 
 import logging
 import time
-import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -23,7 +22,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from steptrail.domain.errors import CorruptRecord, ProjectionStopped, StoreError
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
-from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.failing import kept_failure
 from steptrail.infrastructure.views.fold_memory import FoldMemory
@@ -39,6 +37,7 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 
 F = TypeVar("F")
@@ -292,8 +291,8 @@ class Projector(Generic[F]):
         """Log what the projection raised, values and all: it is tried again with each question."""
         if entry.position > self._logged:
             self._logged = entry.position
-            told = without_secrets("".join(traceback.format_exception(raised))).rstrip()
-            _log.error("the projection %s fails at position %d\n%s", self.projection.name, entry.position, told)
+            said = "the projection %s fails at position %d"
+            log_raised(_log, raised, said, self.projection.name, entry.position, level=logging.ERROR)
 
     def _stored(self) -> tuple[ViewProgress, list[Damage], list[Skipped]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)

@@ -1,5 +1,6 @@
 """The way in: parse, carry out, and turn everything that the user can cause into one line and an exit code."""
 
+import argparse
 import asyncio
 import logging
 import signal
@@ -41,6 +42,7 @@ from steptrail.interfaces.cli import (
     working,
 )
 from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, Handler
 from steptrail.interfaces.python.flow_files import InvalidFlowFile
@@ -64,8 +66,9 @@ def _commands() -> Commands:
 
 
 def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
+    arguments = argparse.Namespace()
     try:
-        arguments = _commands().parser.parse_args(argv)
+        _commands().parser.parse_args(argv, arguments)
         output.as_json = getattr(arguments, "json", False)
         handler: Handler = arguments.handler
         level = getattr(arguments, "log", None) or getattr(arguments, "usual_log", None)
@@ -79,7 +82,7 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
     except SystemExit as ended:  # the end of `--help`
         return ended.code if isinstance(ended.code, int) else Exit.OK
     except (SessionBusy, OwnershipLost) as error:
-        return _refused(output, _busy(error), Exit.BUSY)
+        return _refused(output, _busy(error, arguments), Exit.BUSY)
     except (StoreLocked, StoreAway) as error:
         return _refused(output, str(error), Exit.AWAY)
     except SessionErased as error:
@@ -161,11 +164,11 @@ def _refused(output: Output, why_not: str, code: Exit) -> Exit:
     return code
 
 
-def _busy(error: SessionBusy | OwnershipLost) -> str:
+def _busy(error: SessionBusy | OwnershipLost, arguments: argparse.Namespace) -> str:
     if isinstance(error, OwnershipLost | ViewsBusy):
         return str(error)
-    by = f" by {error.owner}" if error.owner else ""
-    return (
-        f"session {error.session!r} is being run{by}: wait for it, `steptrail stop {error.session}`, "
-        f"or `steptrail resume --take-over`"
-    )
+    by, store = f" by {error.owner}" if error.owner else "", store_given(arguments)
+    agent = getattr(arguments, "agent", None) or "AGENT"
+    stop = typed(store, "stop", error.session)
+    take_over = typed(store, "resume", agent, error.session, options=("--take-over",))
+    return f"session {error.session!r} is being run{by}: wait for it, `{stop}`, or `{take_over}`"

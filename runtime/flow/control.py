@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy
+from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy, stream_name
 from steptrail.domain.flow.answers import open_question
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
@@ -164,7 +164,7 @@ class FlowControl:
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if state.fold.executions != seen and not was_accepted(state, command):
-                raise SessionBusy(state.flow_id)  # what was to be retried is no longer the last one
+                raise SessionBusy(stream_name(self.stream.stream))  # what was to be retried is no longer the last one
             return (command,)
 
         return FlowResult(await self.stream.own(begin, performed, key=command.key, journal=journal))

@@ -18,7 +18,6 @@ from steptrail.domain.errors import (
     SessionNotFound,
     stream_name,
 )
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
@@ -81,7 +80,7 @@ async def erase_stream(
                 raise cancelled
             with suppress(ConcurrencyConflict):
                 return erasing.result()
-    raise SessionBusy(id_of(stream))
+    raise SessionBusy(stream_name(stream))
 
 
 async def retain_streams(

@@ -1,10 +1,12 @@
-"""Logs what code of the user raised, without what looks like a credential, and ever more seldom what comes again."""
+"""Logs what code of the user raised, cut and without credentials, and ever more seldom what comes again."""
 
 import logging
 from traceback import format_exception
 
-from steptrail.domain.exception_words import unicode_text
-from steptrail.domain.secrets import without_secrets
+from steptrail.domain.exception_words import kept_text
+
+_MOST = 100_000
+"""Characters of a traceback that are written: a message may hold all that a server has answered."""
 
 
 def log_raised(
@@ -18,13 +20,13 @@ def log_raised(
     """Log what is said about an exception, and its traceback, as from the place of the call."""
     if not log.isEnabledFor(level):
         return
-    told = "".join(format_exception(raised))
-    written = unicode_text(without_secrets(told))
+    told = "".join(format_exception(raised)).strip()
+    written = kept_text(told, _MOST)
     if written == told:
         log.log(level, said, *about, exc_info=raised, stacklevel=stacklevel)
     else:
-        # The text holds what looks like a credential, or half of a surrogate pair, which no handler could write.
-        log.log(level, f"{said}\n%s", *about, written.rstrip(), stacklevel=stacklevel)
+        # It is too long, or holds what looks like a credential, or half a surrogate pair, which no handler can write.
+        log.log(level, f"{said}\n%s", *about, written, stacklevel=stacklevel)
 
 
 def log_first(

@@ -2,6 +2,7 @@
 
 FLOWS = """
 import os
+import time
 
 from steptrail import AgentBuilder, tool
 from steptrail.testing import ScriptedModel
@@ -23,6 +24,11 @@ async def release(id: int) -> str:
 @tool(effect="unsafe")
 def wire(id: int) -> str:
     os._exit(9)
+
+
+def until_killed(envelope):
+    print("begun", flush=True)
+    time.sleep(600)
 
 
 flow = Workflow("double", result="out").function("twice", lambda e: e.input["n"] * 2, output="out").build()
@@ -61,6 +67,7 @@ held = (
     .function("last", lambda e: e.vars.get("x"), output="out")
     .build()
 )
+slow = Workflow("slow").function("rest", until_killed).build()
 parked = Workflow("parked", result="sent").tool("wire", wire, args={"id": 1}, output="sent").build()
 agent = AgentBuilder("greeter").with_model(ScriptedModel(["hello"])).build()
 """

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.e2e.cli import Cli
+from tests.e2e.cli import Cli, until
 from tests.e2e.flows import FLOWS
 
 HOSTILE = ["flow:", "flow:nobody", "flow:a b", "flow:flow:x", "flow:../x", "x:y", ":", "flow:\x1b[2J", "x" * 10_000]
@@ -31,6 +31,19 @@ def test_given_json_when_run_then_the_output_is_the_end_and_the_same_again_is_st
     again = flows("run", "flows.py:flow", '{"n": 4}', "--id", "d", "--json")
     assert (again.json["output"], again.json["stored"], again.json["status"]) == (8, True, "completed")
     assert "nothing was run now" in again.err
+
+
+def test_a_run_that_goes_on_elsewhere_is_named_so_that_what_is_advised_stops_no_session_of_that_id(flows: Cli) -> None:
+    store = f"sqlite:///{flows.folder / 'other runs.db'}"
+    assert flows("run", "flows.py:agent", "hi", "--id", "x", "--store", store).code == 0
+    until(flows.start("run", "flows.py:slow", "null", "--id", "x", "--store", store), "begun")
+    busy = flows("resume", "flows.py:slow", "flow:x", "--store", store)
+    assert (busy.code, busy.err.startswith("steptrail: session 'flow:x' is being run by ")) == (5, True)
+    commands = re.findall("`(.*?)`", busy.err)
+    assert [told(each) for each in commands] == [
+        ["stop", "flow:x", "--store", store],
+        ["resume", "flows.py:slow", "flow:x", "--take-over", "--store", store],
+    ]
 
 
 def test_given_no_name_then_the_workflow_is_found_as_flow(flows: Cli) -> None:

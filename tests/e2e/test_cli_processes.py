@@ -119,7 +119,7 @@ def test_given_a_running_session_when_another_process_comes_then_it_gets_5_and_s
         busy = cli(*words)
         assert busy.code == 5
         assert busy.err.startswith("steptrail: session 's1' is being run by ")
-        assert busy.err.endswith("or `steptrail resume --take-over`\n")
+        assert busy.err.endswith("`steptrail stop s1`, or `steptrail resume agents.py:slow s1 --take-over`\n")
     assert cli("run", "agents.py:slow", "something else", "--id", "s1").code == 2
     assert cli("show", "s1", "--json").json["version"] == before
 

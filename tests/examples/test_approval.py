@@ -1,12 +1,14 @@
 """The approval, from process to process: nothing waits, nothing runs before a yes, and a no is told."""
 
 import json
+import os
 import re
+import subprocess
 import time
 from pathlib import Path
 
 from steptrail.events import ApprovalDenied, ApprovalExpired, ApprovalGranted, ApprovalRequested
-from tests.examples.running import events, run, run_example, starts
+from tests.examples.running import command_of, environment, events, run, run_example, starts, until
 
 EDITED = '{"order": "A-7", "cents": 500}'
 
@@ -56,6 +58,35 @@ def test_the_command_line_says_yes_as_well(tmp_path: Path) -> None:
     assert run(*command).returncode == 0
     assert "r: completed: 900 cents of order A-7 refunded" in run_example(tmp_path, "approval.work").stdout
     assert refunds(tmp_path) == {"r_1_1_0": 900}
+
+
+def test_what_another_process_has_taken_up_meanwhile_is_left_to_that(tmp_path: Path) -> None:
+    held = {session: tmp_path / "approval-desk" / "refunds" / f"{session}_1_1_0.json" for session in ("r", "s")}
+    for session, refund in held.items():
+        ask(tmp_path, session)
+        run_example(tmp_path, "approval.review", "--approve", f"{session}:1:1:0")
+        refund.parent.mkdir(exist_ok=True)
+        os.mkfifo(refund)  # the refund waits in it until somebody reads
+
+    def works() -> "subprocess.Popen[str]":
+        command = command_of("approval.work")
+        return subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE)
+
+    def begun() -> list[str]:
+        return [session for session in held if starts(events(store(tmp_path), session), "refund")]
+
+    with works() as one:
+        (first,) = until(begun, one)
+        with works() as other:
+            until(lambda: len(begun()) == 2, other)
+            (second,) = held.keys() - {first}
+            held[first].read_text()
+            told = one.communicate()[0].splitlines()
+            held[second].read_text()
+            assert f"{second}: completed: 900 cents" in other.communicate()[0]
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert told[1] == f"{first}: completed: 900 cents of order A-7 refunded"
+    assert told[2].startswith(f"left: session '{second}' is being run by a steptrail runner (pid {other.pid} on ")
 
 
 def test_a_yes_to_other_arguments_than_were_read_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from examples.common import choose_model, exit_code, who_speaks
 from steptrail import AgentBuilder, Steptrail
 from steptrail.interfaces.cli.exits import exit_of
 from steptrail.testing import Reply, ScriptedModel
-from tests.examples.running import command_of, environment, run
+from tests.examples.running import command_of, environment, run, run_example
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ def test_no_process_of_an_example_inherits_a_provider(monkeypatch: pytest.Monkey
         ("service", "--grace", "-1", "a number of seconds, up to a day, not -1"),
         ("service", "--folder", "file/below", "file is a file, not a folder"),
         ("research", "--folder", "file", "file is a file, not a folder"),
+        ("approval.ask", "--folder", "file", "file is a file, not a folder"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused(
@@ -53,3 +54,20 @@ def test_an_option_that_cannot_be_meant_is_refused(
     done = run(*command_of(example, *topic, option, given)[1:], cwd=tmp_path)
     assert (done.returncode, f"argument {option}: " in done.stderr, said in done.stderr) == (2, True, True), done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("example", "more", "said"),
+    [
+        ("support_desk", ["1", "--folder", "/proc/nothing"], "No such file or directory: '/proc/nothing'"),
+        ("research", ["crash", "--folder", "/proc/nothing"], "No such file or directory: '/proc/nothing'"),
+        ("research", ["crash", "--max-steps", "-1"], "max_steps: Expected `int` >= 0, not -1"),
+        ("approval.ask", ["r", "--folder", "/proc/nothing"], "No such file or directory: '/proc/nothing'"),
+        ("approval.review", ["--folder", "none"], "there is no folder "),
+        ("approval.work", ["--folder", "none"], "there is no folder "),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(tmp_path: Path, example: str, more: list[str], said: str) -> None:
+    done = run_example(tmp_path, example, *more, exits=2)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1

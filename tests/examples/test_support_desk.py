@@ -1,5 +1,6 @@
 """The support desk, as processes over one shop: what it answers, what it pays, and what a kill does to that."""
 
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -76,21 +77,39 @@ def test_a_refund_that_was_killed_after_it_paid_is_made_again_and_paid_once(tmp_
     ]
 
 
+def test_the_same_command_beside_one_that_runs_says_so_in_one_line_and_a_signal_pauses_that(tmp_path: Path) -> None:
+    command = command_of("support_desk", "1", "--slow", "120")
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as paying:
+        database = tmp_path / "support-desk" / "shop.db"
+        until(lambda: database.exists() and has_tables(database) and refunds(tmp_path), paying)
+        busy = run_example(tmp_path, "support_desk", "1", exits=5)
+        assert f"session 'ticket-1' is being run by a steptrail runner (pid {paying.pid} on " in busy.stderr
+        assert busy.stderr.count("\n") == 1
+        paying.send_signal(signal.SIGINT)
+        assert paying.communicate()[1] == "interrupted; the same command goes on\n"
+    assert paying.returncode == 4
+
+    run_example(tmp_path, "support_desk", "1", "--slow", "120")
+    assert (refunds(tmp_path), e_mails(tmp_path)) == ([(1, 2900, "ticket-1:1:4:0")], [("ana@example.org",)])
+
+
 def has_tables(database: Path) -> bool:
     with closing(sqlite3.connect(database)) as db:
         return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'payments'").fetchone() is not None
 
 
 def test_a_large_refund_waits_for_a_yes_and_is_paid_after_it(tmp_path: Path) -> None:
-    asked = run_example(tmp_path, "support_desk", "2", exits=4).stdout
+    place = ("--folder", "Ana's desk")
+    asked = run_example(tmp_path, "support_desk", "2", *place, exits=4).stdout
     command = next(line for line in asked.splitlines() if line.startswith("to approve: "))
-    assert refunds(tmp_path) == []
+    assert "refund: " not in asked
 
-    arguments = command.removeprefix("to approve: steptrail ").replace("YOU", "ana").split()
+    arguments = shlex.split(command.removeprefix("to approve: steptrail ").replace("YOU", "ana"))
     assert run("-m", "steptrail", *arguments, cwd=tmp_path).returncode == 0
-    done = run_example(tmp_path, "support_desk", "2").stdout
-    assert "refund: order 2, 18900 cents" in done
-    assert refunds(tmp_path) == [(2, 18900, "ticket-2:1:3:0")]
+    done = run_example(tmp_path, "support_desk", "2", *place).stdout
+    assert "refund: order 2, 18900 cents, effect ticket-2:1:3:0\n" in done
 
 
 def test_a_ticket_that_is_handed_over_ends_the_run_and_why_says_so(tmp_path: Path) -> None:

@@ -169,6 +169,21 @@ async def in_the_books(answer: str, context: OutputContext) -> str:
     raise OutputRejected(f"{answer} is in no book")
 
 
+@tool
+def answered_at_length() -> str:
+    """Fail with all that a server has answered."""
+    raise ConnectionError("password=s3cr3t " + "word " * 2_000_000)
+
+
+def test_a_message_without_an_end_is_cut_in_the_log(kept: KeptLog) -> None:
+    run(agent(call("answered_at_length"), "over").with_tools(answered_at_length))
+    (failed,) = kept.of(logging.WARNING)
+    assert "in answered_at_length" in failed
+    assert "ConnectionError: password=… word " in failed
+    assert failed.endswith("…")
+    assert max(map(len, kept.texts())) < 110_000
+
+
 @pytest.mark.acceptance("8.5-7")
 def test_no_record_holds_a_credential_or_what_was_said_and_made(kept: KeptLog) -> None:
     run(agent(call("leaky", note="ana@example.com"), "over").with_tools(leaky))

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreReadOnly
+from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreReadOnly, stream_name
 from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.core.lease_looking import (
     HOLDER,
@@ -126,12 +126,12 @@ class FileLeases(Leases):
             name = _file_name(stream)
             held = self._live(name)
             if held and not take_over:
-                raise SessionBusy(session_in(stream), _read_owner(held[-1].path))
+                raise SessionBusy(stream_name(stream), _read_owner(held[-1].path))
             path = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
             # Somebody may have taken the lease without the guard meanwhile. A take-over is granted beside anybody.
             if not take_over and (others := [each for each in self._live(name) if each.path != path]):
                 self.give_up(path)
-                raise SessionBusy(session_in(stream), _read_owner(others[-1].path))
+                raise SessionBusy(stream_name(stream), _read_owner(others[-1].path))
             return HeldLease(partial(self.give_up, path))
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
@@ -298,7 +298,7 @@ class MemoryLeases(Leases):
         with self._lock:
             held, lease = self._held.setdefault(stream, {}), object()
             if held and not take_over:
-                raise SessionBusy(session_in(stream), [*held.values()][-1])
+                raise SessionBusy(stream_name(stream), [*held.values()][-1])
             held[lease] = owner_here(stream, owner)
         return HeldLease(partial(self._give_up, stream, lease))
 
@@ -354,11 +354,6 @@ def _look(folder: Path, patience: float, stream: str | None) -> list[SeenLease] 
 def _remove(path: Path) -> None:
     with suppress(OSError):
         path.unlink(missing_ok=True)
-
-
-def session_in(stream: str) -> str:
-    """Return the id that users call the stream by."""
-    return stream.partition(":")[2] or stream
 
 
 def owner_here(stream: str, owner: str) -> str:

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, LiteralString
 from uuid import uuid4
 
-from steptrail.domain.errors import SessionBusy, StoreError, StoreReadOnly
-from steptrail.infrastructure.store.core.lease import HeldLease, Leases, owner_here, session_in
+from steptrail.domain.errors import SessionBusy, StoreError, StoreReadOnly, stream_name
+from steptrail.infrastructure.store.core.lease import HeldLease, Leases, owner_here
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections, SteadyConnection
@@ -61,7 +61,7 @@ class PostgresLeases(Leases):
                 (stream,),
             ):
                 told, seconds = holder[0]
-                raise SessionBusy(session_in(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
+                raise SessionBusy(stream_name(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
         with self._lock:
             self._held.add(token)
         return HeldLease(partial(self.give_up, token))
