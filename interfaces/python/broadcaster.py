@@ -39,6 +39,7 @@ from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, 
 from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
+from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import log_raised
 
 T = TypeVar("T")
@@ -118,7 +119,7 @@ class Broadcaster:
     async def stats(self) -> BroadcastStats:
         """Return how it is getting on. Raises store errors."""
         position = await self._place()
-        end = await self._trail.store.last_position()
+        end = await newest_position(self._trail.store)
         counts = self._delivery.counts
         return BroadcastStats(
             is_at_work=self._is_at_work,
@@ -137,7 +138,7 @@ class Broadcaster:
 
         Raises `DeliveryError` when this broadcaster has ended over an error, which the log has too.
         """
-        end = await self._trail.store.last_position()
+        end = await newest_position(self._trail.store)
         async with self._delivered:
             while await self._place() < end:
                 if self._failure is not None:
