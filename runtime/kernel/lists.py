@@ -183,8 +183,8 @@ async def is_abandoned(store: EventStore, stream: str, version: int) -> bool | N
 async def newest_position(store: EventStore) -> int:
     """Return the position of the newest record; 0 when there is none.
 
-    Whoever waits for all that is stored waits for it. Records that are being stored may appear later before it, so who
-    must not miss one reads to `last_position`.
+    All that is stored has been read when this record has been. Records that are being stored may appear later before
+    it, so a reader that must not miss one reads to `last_position`.
     """
     try:
         return (await store.grown(_BEHIND_ALL))[0]
@@ -193,7 +193,7 @@ async def newest_position(store: EventStore) -> int:
 
 
 async def growing_position(store: EventStore) -> int:
-    """Return a position that is another one whenever more can be seen: `last_position`, or on a standby the newest."""
+    """Return a position that changes when the log has grown: `last_position`, and on a standby the newest."""
     try:
         return await store.last_position()
     except StoreIsStandby as standby:
