@@ -142,7 +142,7 @@ class Views:
         return _slowest(found) if len(found) == len(names) else AsOf(0, 0)
 
     async def end(self) -> int:
-        """Return the last position of the log; on a standby the newest of what has come to it."""
+        """Return the position of the newest record of the log."""
         return await newest_position(self._store)
 
     async def lag(self, as_of: AsOf | None = None) -> int:

@@ -26,6 +26,7 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
+from steptrail.domain.newest import Newest
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
 from steptrail.infrastructure.broadcast.transport import (
@@ -39,6 +40,8 @@ from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, 
 from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
+from steptrail.runtime.kernel.history import records_between
+from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import log_raised
 
 T = TypeVar("T")
@@ -102,7 +105,7 @@ class Broadcaster:
         self._trail, self._transport = trail, checked_transport(transport)
         self._follower, self._envelopes = self._at_the_kept_place(name)
         self._delivery = Delivery(transport)
-        self._standby: dict[str, StreamFolds] = {}
+        self._standby = Newest[str, StreamFolds](_MOST_STANDBY)
         self._is_at_work, self._has_in_hand, self._position = False, False, 0
         self._waiting_since: int | None = None
         self._unreadable = 0
@@ -118,7 +121,7 @@ class Broadcaster:
     async def stats(self) -> BroadcastStats:
         """Return how it is getting on. Raises store errors."""
         position = await self._place()
-        end = await self._trail.store.last_position()
+        end = await newest_position(self._trail.store)
         counts = self._delivery.counts
         return BroadcastStats(
             is_at_work=self._is_at_work,
@@ -137,7 +140,7 @@ class Broadcaster:
 
         Raises `DeliveryError` when this broadcaster has ended over an error, which the log has too.
         """
-        end = await self._trail.store.last_position()
+        end = await newest_position(self._trail.store)
         async with self._delivered:
             while await self._place() < end:
                 if self._failure is not None:
@@ -281,15 +284,15 @@ class Broadcaster:
         stream = _stream_of(delta)
         try:
             version = await self._trail.store.version(stream)
-            fold = self._standby.get(stream)
-            if fold is None or fold.version != version:
+            fold = self._standby.pop(stream, None)
+            if fold is None or not 0 < fold.version <= version:
                 fold = await fold_at(self._trail.store, stream, version, self.config)
+            else:
+                for record in await records_between(self._trail.store, stream, fold.version, version):
+                    fold.apply(record)
         except (StoreError, SessionErased):
             return None
-        if fold is None:
-            return None
-        self._standby = {**dict(list(self._standby.items())[-_MOST_STANDBY:]), stream: fold}
-        return fold.envelopes
+        return None if fold is None else self._standby.keep(stream, fold).envelopes
 
     async def _place(self) -> int:
         """Return the position up to which everything is delivered, by this process or by the one at work."""

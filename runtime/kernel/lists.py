@@ -25,6 +25,7 @@ _STATUS_OF_OPEN = {
 }
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 _MOST_UNTOLD = 1_000
+_BEHIND_ALL = 2**63 - 1
 _NAMED_AT_ONCE = 500
 """A statement has room for so many names, and for many more."""
 
@@ -183,9 +184,17 @@ async def is_abandoned(store: EventStore, stream: str, version: int) -> bool | N
 async def newest_position(store: EventStore) -> int:
     """Return the position of the newest record; 0 when there is none.
 
-    It says that the log has grown, and by how much. On a standby records may appear later before it, so who must not
-    miss one asks for `last_position`, which a standby refuses.
+    All that is stored has been read when this record has been. Records that are being stored may appear later before
+    it, so a reader that must not miss one reads to `last_position`.
     """
+    try:
+        return (await store.grown(_BEHIND_ALL))[0]
+    except StoreIsStandby as standby:
+        return standby.newest
+
+
+async def growing_position(store: EventStore) -> int:
+    """Return a position that changes when the log has grown: `last_position`, and on a standby the newest."""
     try:
         return await store.last_position()
     except StoreIsStandby as standby:

@@ -22,7 +22,7 @@ from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.runtime.kernel.lists import listed_runs, newest_position
+from steptrail.runtime.kernel.lists import growing_position, listed_runs
 from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Answering:
 
         None for a caller of one tenant: what others do is in the log too, so the tag is made of what its page shows.
         """
-        return None if access.tenant is not None else self.tag(request, await newest_position(self.trail.store))
+        return None if access.tenant is not None else self.tag(request, await growing_position(self.trail.store))
 
     async def row(self, request: "Request", access: Access) -> RunSummary:
         """Return the row of the run that the address names, if the caller may see it."""

@@ -12,7 +12,7 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.runs_view.view import RunsView
-from steptrail.runtime.kernel.lists import newest_position
+from steptrail.runtime.kernel.lists import growing_position
 
 T = TypeVar("T")
 PATIENCE_SECONDS: Final = 0.5
@@ -69,7 +69,7 @@ class Counting:
             ours = [each for each in await views.status() if each.name == RunsView.name]
             stopped = next((each for each in ours if each.error is not None and each.lag), None)
         except (StoreError, ProjectionStopped) as error:
-            await newest_position(self._trail.store)
+            await growing_position(self._trail.store)
             return CountedAnswer(None, trouble=str(error))
         if stopped is not None:
             return CountedAnswer(

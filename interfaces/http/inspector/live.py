@@ -14,7 +14,7 @@ from steptrail.domain.errors import StoreError, StoreIsStandby
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.sse import End
-from steptrail.runtime.kernel.lists import newest_position
+from steptrail.runtime.kernel.lists import growing_position
 from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -54,7 +54,7 @@ async def hints(
         watch = watch_log(store, lambda _: changed.set(), over)
         ending = asyncio.create_task(ended())
         try:
-            position, beat_at, access = await newest_position(store), now(), await may_see()
+            position, beat_at, access = await growing_position(store), now(), await may_see()
             while access is not None and not is_over:
                 if now() >= beat_at:
                     beat_at = now() + BEAT_SECONDS

@@ -10,7 +10,7 @@ from steptrail.interfaces.http.inspector.answering import Answering, NotThere
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
-from steptrail.runtime.kernel.lists import newest_position
+from steptrail.runtime.kernel.lists import growing_position
 from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Pages(Answering):
         newest = await page_of_runs(self.trail, access, IndexQuery())
         facts: dict[str, str | int | None] = {
             "version": version("steptrail"),
-            "position": await newest_position(self.trail.store) if access.tenant is None else None,
+            "position": await growing_position(self.trail.store) if access.tenant is None else None,
             "engine": None,
         }
         try:

@@ -214,32 +214,45 @@ async def test_a_process_that_stands_by_tells_what_its_own_runs_write_and_nothin
             assert (each.type, each.session_id, each.id) == ("agent.stream.chunk", "y", started.id)
 
 
-async def test_text_of_a_node_is_told_by_who_stands_by_however_much_other_nodes_do_meanwhile() -> None:
-    here, have_ended = KeepingTransport(), asyncio.Event()
+@pytest.mark.parametrize("word", [1, 2])
+async def test_text_of_a_node_is_told_by_who_stands_by_however_much_other_nodes_do_before_a_word(word: int) -> None:
+    here, may_begin, have_ended = KeepingTransport(), asyncio.Event(), asyncio.Event()
+
+    class Gate(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+            await may_begin.wait()
+            yield say("")
 
     class Slow(Writer):
         async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
-            await have_ended.wait()
+            words = 0
             async for each in super().stream(request):
+                words += 1
+                if words == word:
+                    await have_ended.wait()
                 yield each
 
     others = [f"n{number}" for number in range(40)]
-    flow = Workflow("w").noop("begin").llm("slow", Slow(here), prompt="go")
+    flow = Workflow("w").noop("begin").llm("slow", Slow(here), prompt="go").llm("gate", Gate([]), prompt="go")
     for each in others:
         flow = flow.noop(each)
-    flow = flow.edge("begin", "slow", others[0])
-    for one, next_one in pairwise(others):
+    flow = flow.edge("begin", "slow", "gate")
+    for one, next_one in pairwise(["gate", *others]):
         flow = flow.edge(one, next_one)
 
     async with asyncio.timeout(60), trail_of() as other, Broadcaster(other, KeepingTransport()):
         trail = again_on(other)
         async with Broadcaster(trail, here):
             running = asyncio.create_task(trail.run(flow.build(), session="f"))
+            while len(here.sent) < word - 1:
+                await asyncio.sleep(0.01)
+            may_begin.set()
             while await other.store.version("flow:f") < 100:
                 await asyncio.sleep(0.01)
             have_ended.set()
             await running
-    assert "".join(str(data_of(each)["content"]) for each in here.sent) == "It is late."
+    told = [(data_of(each)["chunk_index"], data_of(each)["content"]) for each in here.sent]
+    assert told == [(0, "It is "), (1, "late.")]
 
 
 async def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import LiteralString
 import pytest
 
 from steptrail import Steptrail
+from steptrail.broadcasting import Broadcaster, InProcessTransport
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
@@ -251,6 +252,30 @@ async def test_given_an_append_that_takes_off_late_then_read_models_are_not_buil
             page = await (other if who == "another one" else trail).views.runs()
     assert [row.stream for row in page.rows] == ["agent:s"]
     assert "built anew" not in caplog.text
+
+
+async def test_given_an_append_in_flight_then_who_waits_for_all_that_is_stored_waits_for_what_stands_behind_it(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    transport = InProcessTransport()
+    async with (
+        Steptrail.open(postgres_server.url(database)) as trail,
+        Broadcaster(trail, transport) as broadcaster,
+    ):
+        await broadcaster.caught_up()
+        with postgres_server.session(database, append_of("slow:1")) as slow:
+            await trail.run(agent_of(["Done."]).build(), "go", session="s")
+            assert await trail.views.lag() > 0
+            with pytest.raises(TimeoutError):
+                await trail.views.wait(timeout=0.2)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await broadcaster.caught_up()
+            slow.execute("ROLLBACK")
+        await trail.views.wait()
+        assert [row.stream for row in (await trail.views.runs()).rows] == ["agent:s"]
+        await broadcaster.caught_up()
+        assert (await broadcaster.stats()).sent > 0
 
 
 async def test_given_an_append_whose_client_is_silent_then_readers_wait_no_longer_than_the_server_does(
