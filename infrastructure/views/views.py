@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import (
@@ -243,9 +244,11 @@ class Views:
         process prunes or rebuilds.
         """
         async with self._alone("a steptrail prune"):
-            generation, deleted = await self.present(), 0
+            await self.present()
+            deleted = 0
             for projection in self._projections:
-                prune = partial(generation.prune, projection, before, _PRUNED_AT_ONCE)
+                # Each time of what readers look at then: a rebuild may pass a process that stands still.
+                prune = partial(self._present.of, methodcaller("prune", projection, before, _PRUNED_AT_ONCE))
                 while many := await self._in(self._threads, prune):
                     deleted += many
                     self._reach("pruned")
@@ -264,10 +267,7 @@ class Views:
         raise StoreUnavailable("sessions were erased again and again while the read models were rebuilt: try again")
 
     async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
-        """Do what `rebuild` does, once; a projection that is not `needed` may fail at an event, and stops there.
-
-        Raises `PlaceMoved` when another one passes it, or something is erased.
-        """
+        """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
