@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import (
@@ -243,9 +244,11 @@ class Views:
         process prunes or rebuilds.
         """
         async with self._alone("a steptrail prune"):
-            generation, deleted = await self.present(), 0
+            await self.present()
+            deleted = 0
             for projection in self._projections:
-                prune = partial(generation.prune, projection, before, _PRUNED_AT_ONCE)
+                # Each time of what readers look at then: a rebuild may pass a process that stands still.
+                prune = partial(self._present.of, methodcaller("prune", projection, before, _PRUNED_AT_ONCE))
                 while many := await self._in(self._threads, prune):
                     deleted += many
                     self._reach("pruned")
@@ -260,11 +263,11 @@ class Views:
         """
         for _ in range(_TRIES):
             with suppress(PlaceMoved):
-                return await self._rebuilt(whole=whole)
+                return await self._rebuilt(self._projections, whole=whole)
         raise StoreUnavailable("sessions were erased again and again while the read models were rebuilt: try again")
 
-    async def _rebuilt(self, *, whole: bool = False) -> int:
-        """Do what `rebuild` does, once. Raises `PlaceMoved` when another one passes it, or something is erased."""
+    async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
+        """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
@@ -282,22 +285,22 @@ class Views:
                 )
             generation = await self._in(self._threads, partial(self._present.begun, pruned, present))
             try:
-                await self._fill(generation)
+                await self._fill(generation, needed)
             except BaseException as error:
                 await self._in(self._threads, partial(self._present.give_up, generation, error))
                 raise
             self._reach("after-switch")
             return generation.number
 
-    async def _fill(self, generation: Generation) -> None:
+    async def _fill(self, generation: Generation, needed: Sequence[Projection[Any]]) -> None:
         """Count the whole log in a new generation, and have readers look at it."""
         projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
         for projector in projectors:
             await projector.begin()
-            await self._to_the_end(projector)
+            await self._to_the_end(projector, needed)
         await self._in(self._threads, partial(generation.analyze, self._projections))
         for projector in projectors:
-            await self._to_the_end(projector)
+            await self._to_the_end(projector, needed)
         self._reach("before-switch")
         await self._in(
             self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
@@ -382,7 +385,7 @@ class Views:
             try:
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
-                    await self._rebuilt()
+                    await self._rebuilt(self._asked)
                     continue
                 while await self._next(projector):
                     if await self._in(self._threads, self.series.current) != generation.number:
@@ -414,10 +417,10 @@ class Views:
         await self._turns.wait()
         return await projector.apply()
 
-    async def _to_the_end(self, projector: Projector[Any]) -> None:
+    async def _to_the_end(self, projector: Projector[Any], needed: Sequence[Projection[Any]]) -> None:
         while await projector.apply():
             pass
-        if projector.stopped is not None:
+        if projector.stopped is not None and projector.projection in needed:
             raise projector.stopped
 
     def _projector(

@@ -332,6 +332,26 @@ async def test_one_that_fails_stops_alone_and_one_that_is_to_skip_goes_on(
         assert await trail.views.verify() == []
 
 
+async def test_ours_are_counted_anew_without_what_was_erased_though_one_has_stopped(
+    store_url: str,
+) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
+        for name, cents in (("a", 1), ("b", 13), ("c", 3)):
+            await trail.run(desk(cents), "hi", session=name)
+        assert await refunds(trail) == [("agent:a", 1)]
+        await trail.erase("c", by="ana", reason="asked")
+        page = await trail.views.runs()
+        assert ([row.stream for row in page.rows], page.lag) == (["agent:b", "agent:a"], 0)
+        assert await refunds(trail) == [("agent:a", 1)]
+        assert "ValueError: thirteen" in str([each.error for each in await trail.views.status()])
+        with pytest.raises(ProjectionStopped, match="'refunds' stopped"):
+            await trail.views.rebuild()
+        assert len((await trail.views.runs()).rows) == 2
+    async with Steptrail.open(store_url, projections=[Refunds(fails=False)]) as trail:
+        assert await refunds(trail) == [("agent:a", 1), ("agent:b", 13)]
+        assert await trail.views.verify() == []
+
+
 def test_the_command_tells_of_projections_that_it_does_not_know(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,10 @@ from steptrail import Steptrail
 from steptrail.domain.errors import StoreLocked, StoreUnavailable
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import Generation
+from steptrail.projections.kernel.projection import Projection
+from steptrail.testing.store_samples import AT
 from tests.harness.postgres_server import PostgresServer
+from tests.views.ageing import Ageing
 from tests.views.counting import TOTALS, note
 from tests.views.kit import desk, rows, viewed
 
@@ -33,8 +36,8 @@ def elsewhere(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         raise failed[0]
 
 
-async def rebuilt(url: str, times: int) -> None:
-    async with viewed(url) as (_, views):
+async def rebuilt(url: str, times: int, *projections: Projection[Any]) -> None:
+    async with viewed(url, *projections) as (_, views):
         for _ in range(times):
             await views.rebuild()
 
@@ -107,6 +110,29 @@ async def test_a_rebuild_that_stood_still_past_its_lease_begins_again_where_anot
         assert passed
         assert (await views.present()).number == number
         assert await rows(views, TOTALS) == [("odd", 1, 1)]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_prune_that_stood_still_past_its_lease_goes_on_in_what_others_have_rebuilt(
+    postgres_server: PostgresServer, postgres_store_url: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.views._PRUNED_AT_ONCE", 1)
+    passed = list[str]()
+
+    def stand_still(reached: str) -> None:
+        if reached == "pruned" and not passed:
+            passed.append(reached)
+            postgres_server.execute("DELETE FROM steptrail.leases", database=postgres_store_url.rpartition("/")[2])
+            elsewhere(lambda: rebuilt(postgres_store_url, times, Ageing()))
+
+    async with viewed(postgres_store_url, Ageing(), reach=stand_still) as (store, views):
+        for number in range(3):
+            await note(store, f"agent:{number}", number, 1, 0)
+        await views.catch_up()
+        assert await views.prune(AT + 10) == 1  # the others are left out by the rebuild
+        assert passed
+        assert await views.old(AT + 10) == 0
+        assert await views.verify() == []
 
 
 async def test_whoever_makes_the_first_read_models_goes_on_where_a_rebuild_has_removed_them(
