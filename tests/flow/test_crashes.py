@@ -14,7 +14,7 @@ from steptrail.errors import CommandRejected
 from steptrail.tools import OnUnknown
 from steptrail.workflow import BuiltWorkflow, FailureClass, FlowResult, RetryPolicy, Workflow
 from tests.flow.kit import LEAVES, World, events_of, run_to_rest
-from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, dies, trail_of
 
 
 def diamond(world: World) -> BuiltWorkflow:
@@ -45,31 +45,21 @@ def told_of(result: FlowResult) -> tuple[object, object]:
     return texts, [re.sub(r"^.* attempts: ", "", error.message) for error in result.errors]
 
 
-async def told() -> tuple[tuple[object, object], int]:
-    """Return what a run comes to that nobody kills: variables, errors, and how many appends it made."""
-    world, clock, appends = failing(), HandClock(), 0
-
-    def reach(point: str) -> None:
-        nonlocal appends
-        appends += point == "before-append"
-
-    async with trail_of(clock, reach) as trail:
-        result = await run_to_rest(trail, clock, diamond(world))
-        return told_of(result), appends
+DEATHS = 7
+"""How many appends the run below makes, and how many attempts at nodes."""
 
 
 @pytest.mark.acceptance("7.2-4")
 @pytest.mark.parametrize("point", ["before-append", "after-append", "before-node", "after-node"])
 async def test_a_crash_at_any_point_changes_nothing_that_was_finished(point: str) -> None:
-    expected, appends = await told()
-    assert appends > 5
-    for number in range(1, appends + 6):
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        expected = told_of(await run_to_rest(trail, clock, diamond(failing())))
+    for number in range(1, DEATHS + 2):
         world, clock = failing(), HandClock()
         async with trail_of(clock) as trail:
-            try:
+            with dies(number, DEATHS):
                 await run_to_rest(again_on(trail, clock, crash_at(point, number)), clock, diamond(world))
-            except Crash:
-                pass
             before = await events_of(trail) if await trail.runs() else []
             finished = {(event.node, event.visit) for event in before if isinstance(event, NodeCompleted)}
             result = await run_to_rest(trail, clock, diamond(world))

@@ -5,8 +5,11 @@ The clocks move only when something says so: a model call or a tool that takes s
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import pytest
 
 from steptrail import Agent, AgentBuilder, RunResult, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, EvaluationsRecorded, WaitStarted
@@ -95,6 +98,11 @@ def crash_at(point: str, number: int = 1) -> Reach:
             raise Crash(point)
 
     return reach
+
+
+def dies(number: int, last: int) -> AbstractContextManager[object]:
+    """Return the block of a process that dies at place `number` of the `last` that it comes to, and not behind them."""
+    return pytest.raises(Crash) if number <= last else nullcontext()
 
 
 def trail_of(clock: HandClock | None = None, reach: Reach = no_faults) -> Steptrail:

@@ -1,7 +1,7 @@
 """What people see of a reply with several questions, and what comes of it when processes die between the answers."""
 
 from collections.abc import Sequence
-from contextlib import suppress
+from itertools import product
 
 import pytest
 
@@ -11,6 +11,7 @@ from steptrail.domain.errors import CommandRejected
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.kernel.faults import Reach
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, hook, trail_of
@@ -192,27 +193,37 @@ async def _do(process: Steptrail, agent: Agent, command: str) -> None:
             await answer(f"s:1:1:{about[0]}", by="ana", key=command)
 
 
-COMMANDS = ("run", "approve 2", "deny 1", "approve 0", "resume")
+COMMANDS = {"run": (2, 0), "approve 2": (1, 0), "deny 1": (1, 0), "approve 0": (1, 0), "resume": (5, 2)}
+"""What is done, each with how many appends and tool calls it makes."""
 
 
-@pytest.mark.parametrize("point", ["before-append", "after-append", "before-tool", "after-tool"])
-@pytest.mark.parametrize("number", range(1, 5))
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_a_process_that_dies_anywhere_between_the_first_question_and_the_last_call_changes_nothing(
-    command: str, point: str, number: int
+    command: str,
 ) -> None:
-    shop, clock = Shop(), HandClock()
+    for point, times in zip(("append", "tool"), COMMANDS[command], strict=True):
+        for when, number in product(("before", "after"), range(1, times + 2)):
+            has_died = await _died(command, crash_at(f"{when}-{point}", number))
+            assert has_died is (number <= times), (when, point, number)
+
+
+async def _died(command: str, reach: Reach) -> bool:
+    """Tell whether the process of a command died, which has then to come to the same as one that did not."""
+    shop, clock, has_died = Shop(), HandClock(), False
     async with trail_of(clock) as trail:
         agent = shop.builder(pays(3), "Done.").build()
         for each in COMMANDS:
             if each == command:
-                with suppress(Crash):
-                    await _do(again_on(trail, clock, crash_at(point, number)), agent, each)
+                try:
+                    await _do(again_on(trail, clock, reach), agent, each)
+                except Crash:
+                    has_died = True
             await _do(again_on(trail, clock), agent, each)
         state = await trail.session("s").state()
         assert (state.status, state.output, shop.done) == ("completed", "Done.", ["pay 0", "pay 2"])
         asked = [event for event in _events(await trail.session("s").events()) if isinstance(event, ApprovalRequested)]
         assert [each.approval_id for each in asked] == ids(3)
+    return has_died
 
 
 def _events(records: Sequence[Recorded[AgentEvent]]) -> list[AgentEvent]:

@@ -14,7 +14,6 @@ from steptrail.errors import ConfigurationError, InvalidWorkflow
 from steptrail.testing import ScriptedModel
 from steptrail.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, tool
 from steptrail.workflow import (
-    Budget,
     BuiltWorkflow,
     Cache,
     Case,
@@ -27,14 +26,14 @@ from steptrail.workflow import (
     FailureClass,
     FunctionNode,
     MapNode,
-    NodeContext,
     OnError,
     RetryPolicy,
     Rule,
     ToolNode,
-    Update,
     Workflow,
 )
+from tests.flow.design import pipeline, research
+from tests.flow.kit import World
 
 
 @tool
@@ -59,10 +58,6 @@ def parse(envelope: Envelope) -> dict[str, str]:
     return {"text": "a", "title": "b", "id": "c"}
 
 
-async def archive(envelope: Envelope, context: NodeContext) -> Update:
-    return Update(output=1)
-
-
 model = ScriptedModel([])
 critic = AgentBuilder("critic").with_model(ScriptedModel([])).build()
 
@@ -74,64 +69,6 @@ def node_of(flow: BuiltWorkflow, node: str) -> Any:
 def one(add: Callable[[Workflow], Workflow]) -> Any:
     """Return the only node of a workflow."""
     return add(Workflow("one")).build().definition.nodes[0]
-
-
-def publish() -> BuiltWorkflow:
-    return (
-        Workflow("publish", result="receipt")
-        .function("parse", parse, output="doc")
-        .llm(
-            "summary",
-            model,
-            prompt="Summarise:\n{{ vars.doc.text }}",
-            budget=Budget(max_total_tokens=4000),
-            output="summary",
-        )
-        .tool("index", index, args={"text": "{{ vars.summary }}"}, retry=RetryPolicy(max_attempts=5, backoff=0.5))
-        .human(
-            "review",
-            type="approval",
-            prompt="Publish {{ vars.doc.title }}?",
-            expires=86_400,
-            on_timeout="fail",
-            output="review",
-        )
-        .gate("approved", when="vars.review_approved")
-        .tool("release", lookup, args={"id": "{{ vars.doc.id }}"}, output="receipt")
-        .tool("notify", index, args={"text": "x"}, on_error="continue", continue_on=("timeout", "unavailable"))
-        .chain("parse", "summary", "index", "review", "approved", "release", "notify")
-        .build()
-    )
-
-
-def research() -> BuiltWorkflow:
-    plan = {"type": "object", "properties": {"questions": {"type": "array"}}}
-    return (
-        Workflow("research")
-        .llm("plan", model, prompt="Three questions about {{ input.topic }}", schema=plan, output="plan")
-        .map(
-            "search",
-            over="plan.questions",
-            tool=web,
-            args={"q": "{{ item }}"},
-            concurrency=4,
-            on_item_error="record",
-            output="hits",
-        )
-        .agent("critic", critic, prompt="What is missing in {{ vars.plan }}?", output="critique")
-        .function("facts", parse, output="facts", retry=RetryPolicy(max_attempts=2))
-        .function("old_facts", archive, output="facts")
-        .merge("join", strategy="json", conflict="error")
-        .llm("report", model, prompt="{{ vars.hits }} {{ vars.facts }} {{ vars.critique }}", output="report")
-        .noop("done")
-        .conditional("good", [Case("size(vars.report) > 400", to="done")], default="plan")
-        .edge("plan", "search", "critic", "facts")
-        .edge("facts", "old_facts", when="error")
-        .edge(("search", "critic", "facts", "old_facts"), "join")
-        .chain("join", "report", "good", "done")
-        .edge("good", "plan", loop=True)
-        .build()
-    )
 
 
 def test_a_workflow_of_one_node_needs_no_edges() -> None:
@@ -148,23 +85,23 @@ def test_an_enum_may_be_written_as_its_text() -> None:
 
 
 def test_the_pipeline_of_the_design_is_built_as_it_is_written() -> None:
-    flow = publish()
+    flow = pipeline(World())
     assert (flow.name, flow.definition.result, flow.definition.entry) == ("publish", "receipt", ("parse",))
     assert [(e.source, e.target, e.when) for e in flow.definition.edges][-1] == ("release", "notify", EdgeWhen.DONE)
     assert len(flow.definition.edges) == 6
     assert node_of(flow, "approved").when == Expression(kind="path", text="vars.review_approved")
     assert node_of(flow, "summary").model == model.describe().model
-    assert node_of(flow, "parse").function.endswith("test_written_workflow.parse")
+    assert node_of(flow, "parse").function.endswith("design.pipeline.<locals>.parse")
     assert flow.code.keys() == {"parse", "summary", "index", "release", "notify"}
 
 
 def test_the_research_of_the_design_is_built_as_it_is_written() -> None:
-    flow = research()
+    flow = research(World())
     assert flow.definition.entry == ("plan",)
     search = node_of(flow, "search")
     assert isinstance(search, MapNode)
     assert isinstance(search.node, ToolNode)
-    assert (search.node.args, search.concurrency, flow.code["search"]) == ({"q": "{{ item }}"}, 4, web)
+    assert (search.node.args, search.concurrency, search.node.tool.name) == ({"q": "{{ item }}"}, 4, "web")
     edges = {(e.source, e.target): e for e in flow.definition.edges}
     assert len(flow.definition.edges) == len(edges) == 12
     assert edges["facts", "old_facts"].when is EdgeWhen.ERROR
@@ -173,15 +110,16 @@ def test_the_research_of_the_design_is_built_as_it_is_written() -> None:
     assert edges["good", "plan"].loop
     assert node_of(flow, "facts").on_error is OnError.RECORD
     assert node_of(flow, "old_facts").on_error is None
+    assert flow.code.keys() == {"plan", "search", "critic", "facts", "old_facts", "report"}
     assert node_of(flow, "good").cases[0].when == Expression(kind="cel", text="size(vars.report) > 400")
 
 
-@pytest.mark.parametrize("build", [publish, research])
-def test_a_definition_is_read_back_from_its_text(build: Callable[[], BuiltWorkflow]) -> None:
-    flow = build()
+@pytest.mark.parametrize("write", [pipeline, research])
+def test_a_definition_is_read_back_from_its_text(write: Callable[[World], BuiltWorkflow]) -> None:
+    flow = write(World())
     assert read_definition(flow.text) == flow.definition
     assert definition_text(read_definition(flow.text)) == flow.text
-    assert flow.digest == build().digest
+    assert flow.digest == write(World()).digest
 
 
 def test_another_prompt_makes_another_digest() -> None:
@@ -196,7 +134,7 @@ DEFAULTS: dict[str, tuple[Callable[[Workflow], Workflow], int, float | None, boo
     "llm": (lambda f: f.llm("x", model, prompt="p"), 3, 60, False, "x_output"),
     "tool": (lambda f: f.tool("x", lookup), 3, 30, False, "x_output"),
     "agent": (lambda f: f.agent("x", critic, prompt="p"), 1, None, False, "x_output"),
-    "flow": (lambda f: f.flow("x", publish()), 1, None, False, "x_output"),
+    "flow": (lambda f: f.flow("x", pipeline(World())), 1, None, False, "x_output"),
     "function": (lambda f: f.function("x", parse), 1, None, False, "x_output"),
     "webhook": (lambda f: f.webhook("x", "https://a.example/hook"), 1, 30, False, "x_output"),
     "map": (lambda f: f.map("x", over="items", function=parse), 1, None, False, "x_output"),
