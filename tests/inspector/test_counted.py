@@ -225,6 +225,8 @@ def test_a_chart_has_every_day_and_its_highest_column_is_as_high_as_it_is() -> N
     assert drawn.most == "4"
     assert len(days_between(["2000-01-01"], date(2026, 5, 2))) == 120
     assert days_between([], date(2026, 5, 2)) == ["2026-05-02"]
+    # A run that a clock a year ahead has stored takes nothing away of what is there.
+    assert days_between(["2026-05-01", "2027-05-02"], date(2026, 5, 2)) == ["2026-05-01", "2026-05-02", "2026-05-03"]
 
 
 @pytest.mark.parametrize(

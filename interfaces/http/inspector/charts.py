@@ -43,8 +43,11 @@ class DayChart:
 
 
 def days_between(found: Sequence[str], today: date) -> Sequence[str]:
-    """Return every day from the first one that is given to the last, or to today, at most some months."""
-    last = max([today, *map(date.fromisoformat, found)])
+    """Return every day from the first one that is given to the last, at most some months, and not far beyond today.
+
+    Tomorrow is told where the clock of another machine is there already; one that is months ahead is wrong.
+    """
+    last = min(max([today, *map(date.fromisoformat, found)]), today + timedelta(days=1))
     first = max(min([last, *map(date.fromisoformat, found)]), last - timedelta(days=_MOST_DAYS - 1))
     return [(first + timedelta(days=each)).isoformat() for each in range((last - first).days + 1)]
 
