@@ -181,7 +181,7 @@ class RunPages(Answering):
         )
 
 
-class _Asked(NamedTuple):
+class _QuestionsShown(NamedTuple):
     """The open questions that a page shows, the number of the first of them, and where those before and after begin."""
 
     shown: Sequence[Question]
@@ -190,14 +190,14 @@ class _Asked(NamedTuple):
     behind: int | None
 
 
-def _asked(questions: Sequence[Question], first: int | None, refused: Refused | None) -> _Asked:
+def _asked(questions: Sequence[Question], first: int | None, refused: Refused | None) -> _QuestionsShown:
     """Return the page of the questions that begins with a number, or the one with the question that was refused."""
     ids = [each.id for each in questions]
     if refused is not None and (to := refused.form.get("to")) in ids:
         first = ids.index(to) // PAGE * PAGE + 1
     first = max(1, min(first or 1, len(questions)))
     behind = first + PAGE
-    return _Asked(
+    return _QuestionsShown(
         questions[first - 1 : behind - 1],
         first,
         max(1, first - PAGE) if first > 1 else None,
