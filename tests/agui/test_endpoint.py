@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from steptrail.events import ExecutionStarted
 from steptrail.interfaces.http.agui.conversation import wire_messages
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
+from steptrail.runtime.kernel.hands import Hands
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
 from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, user
@@ -125,6 +127,21 @@ async def test_only_a_long_conversation_is_put_together_beside_the_loop(
     assert (len(first.messages), len(last.messages)) == (count + 2, count + 2)
     is_here = [thread == threading.get_ident() for thread in (*made_in, *sent_in)]
     assert is_here == 4 * [count < 100]
+
+
+async def test_who_looks_on_does_not_look_through_all_that_the_worker_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = list[object]()
+
+    def left(hands: Hands) -> Mapping[str, int]:
+        looks.append(hands)
+        return {}
+
+    monkeypatch.setattr(Hands, "left", property(left))
+    async with trail_of() as trail, front(trail, agent_of(["One two three."]).build()) as page:
+        assert ending(await page.run(user("count")))["outcome"] == {"type": "success"}
+    assert not looks
 
 
 async def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:

@@ -1,5 +1,6 @@
 """A question on a page says what becomes of it and what an answer must be, and has buttons while it can be answered."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from steptrail.projections.questions import Question
 from steptrail.testing import ManualClock, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule
 from steptrail.workflow import RunOptions, Workflow
+from tests.inspector.test_actions import OURS
 from tests.inspector.test_pages import words
 
 HOUR = 3600.0
@@ -114,3 +116,36 @@ async def test_no_question_of_a_run_is_compared_with_the_others(monkeypatch: pyt
         await trail.run(AgentBuilder("cashier").with_model(model).with_tools(pay).build(), "Pay", session="three")
         monkeypatch.setattr(Question, "__eq__", refused)
         assert (await client.get("/runs/three")).status_code == 200
+
+
+async def test_of_many_questions_of_one_run_a_page_shows_some_and_leads_to_all() -> None:
+    async with asked() as (trail, _, client):
+        model = ScriptedModel([calls(*[("pay", {"cents": cents}) for cents in range(120)])])
+        await trail.run(AgentBuilder("cashier").with_model(model).with_tools(pay).build(), "Pay", session="many")
+        inbox = (await client.get("/inbox")).text
+        assert len(re.findall(r'<article class="card asks"', inbox)) == 10 + len(THEN)
+        assert re.findall(r'<a href="/runs/many">(.+ asks)</a>', inbox) == ["110 more that many asks"]
+        seen, way, page = list[str](), "/runs/many", ""
+        while way:
+            page = (await client.get(way)).text
+            shown = re.findall(r'name="to" value="([^"]+)"', page)
+            assert len(shown) <= 50
+            seen += shown
+            way = "".join(re.findall(r'<a href="([^"]+)">Later questions</a>', page))
+        assert seen == [f"many:1:1:{position}" for position in range(120)]
+        assert "Questions 101 to 120 of 120" in page
+        assert "/runs/many?asks=51#asks" in page
+
+
+async def test_an_answer_that_is_refused_comes_back_to_its_question_among_many() -> None:
+    async with asked() as (trail, _, client):
+        model = ScriptedModel([calls(*[("pay", {"cents": cents}) for cents in range(120)])])
+        await trail.run(AgentBuilder("cashier").with_model(model).with_tools(pay).build(), "Pay", session="many")
+        page = (await client.get("/runs/many?asks=101")).text
+        card = page.partition("<article")[2].partition("</article>")[0]
+        form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', card))
+        said = {**form, "do": "maybe", "reason": "I am not sure"}
+        answer = await client.post("/act/many", data=said, headers=OURS)
+        assert answer.status_code == 422
+        assert "I am not sure" in answer.text
+        assert f'name="to" value="{form["to"]}"' in answer.text

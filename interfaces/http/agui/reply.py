@@ -17,7 +17,8 @@ class ReplyShown:
 
     def __init__(self, message_id: str, *, reasoning: bool) -> None:
         self.message_id, self._reasoning = message_id, reasoning
-        self._text, self._thought, self._thoughts = "", "", 0
+        # As pieces: a text that each of them is added to would be copied for each of them.
+        self._text, self._thought, self._thoughts = list[str](), list[str](), 0
         self._is_thinking, self._has_hole = False, False
 
     @property
@@ -37,24 +38,25 @@ class ReplyShown:
             return []
         if kind == "reasoning":
             begun = self._thinking()
-            self._thought += text
+            self._thought.append(text)
             return [*begun, ReasoningMessageContentEvent(message_id=self._thought_id, delta=text)]
         events = self._thought_out()
         if not self._text:
             events.append(TextMessageStartEvent(message_id=self.message_id, role="assistant"))
-        self._text += text
+        self._text.append(text)
         return [*events, TextMessageContentEvent(message_id=self.message_id, delta=text)]
 
     def stored(self, text: str, thought: str) -> "list[Event] | None":
         """Show what is missing of the stored reply and end it; None when something else has been shown."""
-        if not text.startswith(self._text):
+        shown, shown_thought = "".join(self._text), "".join(self._thought)
+        if not text.startswith(shown):
             return None
         self._has_hole = False
         # Thoughts stand before the text: of those that were shown in part, the rest would come too late behind it.
         in_time = not self._text or not self._thought
-        missing = thought[len(self._thought) :] if in_time and thought.startswith(self._thought) else ""
+        missing = thought[len(shown_thought) :] if in_time and thought.startswith(shown_thought) else ""
         events = self.written("reasoning", missing)
-        return [*events, *self.written("text", text[len(self._text) :]), *self.closed()]
+        return [*events, *self.written("text", text[len(shown) :]), *self.closed()]
 
     def closed(self) -> "list[Event]":
         """End whatever is open of it."""

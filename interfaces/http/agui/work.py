@@ -70,9 +70,11 @@ class EndpointWork:
 
     def failure(self, state: AgentState) -> Exception | None:
         """Return the error for which the worker leaves the session as it is; None when it does not."""
-        stream = _stream(state)
-        is_left = self._worker is not None and self._worker.left.get(stream) == state.version
-        return self._errors.get(stream) if is_left else None
+        # Asked for each piece of text of each client. Of what is left, which may be thousands, few have failed.
+        error, worker = self._errors.get(stream := _stream(state)), self._worker
+        if error is None or worker is None or worker.left.get(stream) != state.version:
+            return None
+        return error
 
     def _note(self, row: RunSummary, error: Exception | None) -> None:
         if error is None or self._worker is None:

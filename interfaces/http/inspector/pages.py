@@ -1,21 +1,27 @@
 """The pages of the whole store: the overview, the inbox, the health; and the line of hints."""
 
 import logging
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from steptrail.domain.errors import ConfigurationError, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access, access_of
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere
+from steptrail.interfaces.http.inspector.answering import Answering, Card, NotThere
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
+from steptrail.projections.questions import Question
 from steptrail.runtime.kernel.lists import growing_position
 from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+
+_OF_ONE_RUN: Final = 10
+"""How many questions of one run the inbox shows. The page of the run has all of them."""
 
 _log = logging.getLogger("steptrail.inspector")
 
@@ -59,10 +65,13 @@ class Pages(Answering):
         except ConfigurationError:
             raise NotThere from None
         tag = tag or self.tag(request, found)
-        cards = [(question, self.card(question)) for question in found.questions]
-        return self.shown(
-            request, "inbox.html", tag=tag, cards=cards, after=found.after, is_first=not after, page="inbox"
-        )
+        cards, more = list[tuple[Question, Card]](), dict[str, int]()
+        for stream, of_run in groupby(found.questions, key=attrgetter("stream")):
+            first, rest = (asked := list(of_run))[:_OF_ONE_RUN], asked[_OF_ONE_RUN:]
+            cards += [(question, self.card(question)) for question in first]
+            more[stream] = len(rest)
+        given: dict[str, Any] = {"cards": cards, "more": more, "after": found.after, "is_first": not after}
+        return self.shown(request, "inbox.html", tag=tag, page="inbox", **given)
 
     async def nothing(self, request: "Request", access: Access) -> "Response":
         """Answer at an address where there is no page, as for a run that is not there."""

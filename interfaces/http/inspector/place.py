@@ -13,7 +13,7 @@ from steptrail.interfaces.http.inspector.bar_choice import BARS
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_SHOWN = ("w", "bars", "d", "e", "at", "from", "q", "first")
+_SHOWN = ("w", "bars", "asks", "d", "e", "at", "from", "q", "first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Place:
     The part is an execution by its number, an `event` that is shown whole, the event `until` which bars are drawn, that
     of a `decision`, and the event `at` which the state is shown. None means the newest; no state is shown then. With
     `since` the state comes with what is new since that event. `bars` says which bars are shown, one of `BARS`; None for
-    all.
+    all. `asks` is the number of the first open question that is shown.
     """
 
     path: str
@@ -39,6 +39,7 @@ class Place:
     at: int | None
     since: int | None
     bars: str | None
+    asks: int | None
 
     @property
     def kept(self) -> Mapping[str, object]:
@@ -57,10 +58,10 @@ def place_of(request: "Request", row: RunSummary) -> Place:
     if number is not None and not 1 <= number <= row.executions:
         raise NotThere
     of = "" if number is None else f"/{number}"
-    event, until, decision, at, since = (number_in(request, key) for key in ("e", "w", "d", "at", "from"))
+    asks, event, until, decision, at, since = (number_in(request, key) for key in ("asks", "e", "w", "d", "at", "from"))
     bars = request.query_params.get("bars")
     bars = bars if bars in BARS else None
-    said = {"w": until, "bars": bars, "d": decision, "e": event, "at": at, "from": since}
+    said = {"w": until, "bars": bars, "asks": asks, "d": decision, "e": event, "at": at, "from": since}
     pinned = f"/{number or row.executions}" if row.executions else ""
     return Place(
         path=f"{root}/runs/{name}{of}",
@@ -73,6 +74,7 @@ def place_of(request: "Request", row: RunSummary) -> Place:
         at=at,
         since=since,
         bars=bars,
+        asks=asks,
     )
 
 

@@ -1,9 +1,10 @@
 """The pages of one run: why it stands so, its state, what is found in it, one event; and two beside each other."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -17,7 +18,7 @@ from steptrail.interfaces.http.inspector.comparing import Side, compare
 from steptrail.interfaces.http.inspector.counted import alike
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
-from steptrail.interfaces.http.inspector.lists import page_of_runs, runs_below
+from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs, runs_below
 from steptrail.interfaces.http.inspector.minimap import minimap
 from steptrail.interfaces.http.inspector.place import place_of
 from steptrail.interfaces.http.inspector.run import RunView, explanation_of, read_run
@@ -28,6 +29,7 @@ from steptrail.interfaces.http.inspector.tree_bill import tree_bill, way_down
 from steptrail.interfaces.http.inspector.ways import ways_to_steer
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.explaining import Explainers
+from steptrail.projections.questions import Question
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -64,7 +66,8 @@ class RunPages(Answering):
         except ConfigurationError:
             raise NotThere from None
         head = view.told
-        cards = [(question, self.card(question)) for question in head.questions] if head is not None else []
+        asked = _asked(head.questions if head is not None else (), place.asks, refused)
+        cards = [(question, self.card(question)) for question in asked.shown]
         others = None
         if head is not None and head.status.word == ExecutionStatus.FAILED.value:
             others = await alike(self.counting, access, row, place.execution)
@@ -72,6 +75,7 @@ class RunPages(Answering):
         if view.window.before or view.window.behind:
             steps = await minimap(self.trail, self.counting, access, row, place.execution)
         shown: dict[str, Any] = {"run": view, "below": below, "cards": cards, "others": others, "minimap": steps}
+        shown["asked"] = asked
         tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
         tree |= {"forks": forks, "refused": refused, "refused_at": None, "tag": tag}
         status = HTTPStatus.OK
@@ -175,6 +179,30 @@ class RunPages(Answering):
             damage=damage,
             page="run",
         )
+
+
+class _QuestionsShown(NamedTuple):
+    """The open questions that a page shows, the number of the first of them, and where those before and after begin."""
+
+    shown: Sequence[Question]
+    first: int
+    before: int | None
+    behind: int | None
+
+
+def _asked(questions: Sequence[Question], first: int | None, refused: Refused | None) -> _QuestionsShown:
+    """Return the page of the questions that begins with a number, or the one with the question that was refused."""
+    ids = [each.id for each in questions]
+    if refused is not None and (to := refused.form.get("to")) in ids:
+        first = ids.index(to) // PAGE * PAGE + 1
+    first = max(1, min(first or 1, len(questions)))
+    behind = first + PAGE
+    return _QuestionsShown(
+        questions[first - 1 : behind - 1],
+        first,
+        max(1, first - PAGE) if first > 1 else None,
+        behind if behind <= len(questions) else None,
+    )
 
 
 def _form_of(refused: Refused, view: RunView) -> str | None:

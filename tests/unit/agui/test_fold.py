@@ -14,8 +14,10 @@ from steptrail import AgentBuilder
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.live import DeltaKind
 from steptrail.events import InferenceCompleted, InferenceStarted
 from steptrail.interfaces.http.agui.conversation import has_ended, wire_messages
+from steptrail.interfaces.http.agui.reply import ReplyShown
 from steptrail.live import ReplyDelta, UpdatesLost
 from steptrail.models import FinishReason, ModelReply, Usage
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
@@ -74,6 +76,25 @@ async def test_who_looks_on_holds_neither_the_conversation_nor_what_the_client_s
     del client
     gc.collect()
     assert not any(message() for message in held)
+
+
+def test_a_piece_of_a_reply_copies_nothing_of_what_was_shown_before_it() -> None:
+    copied = list[int]()
+
+    class Piece(str):
+        def __radd__(self, before: str) -> str:
+            copied.append(len(before))
+            return before + str(self)
+
+    shown = ReplyShown("m", reasoning=True)
+    kinds: tuple[DeltaKind, ...] = ("reasoning", "text")
+    for kind in kinds:
+        for number in range(100):
+            assert shown.written(kind, Piece(f"{number} "))
+    whole = "".join(f"{number} " for number in range(100))
+    events = shown.stored(whole + "end", whole)
+    assert [event.delta for event in events or () if isinstance(event, TextMessageContentEvent)] == ["end"]
+    assert not copied
 
 
 async def test_a_reply_that_was_not_seen_is_told_whole() -> None:
