@@ -122,6 +122,15 @@ class ErasureContract:
         assert list(await store.index(IndexQuery())) == []
 
     @on_a_store
+    async def test_an_erased_stream_is_still_found_below_the_one_that_began_it(self, store: EventStore) -> None:
+        await _begin(store, _GONE)
+        await _begin(store, _THIRD, RunSummary(kind="agent", session_id="third", parent=_PARENT, version=1))
+        await _erase(store, _THIRD)
+        assert list(await store.index(IndexQuery(parents=[_GONE]))) == []
+        (left,) = await store.index(IndexQuery(parents=[_GONE], erased=True))
+        assert left == RunSummary(kind="agent", session_id="third", parent=_PARENT, updated_at=AT + 7, is_erased=True)
+
+    @on_a_store
     async def test_no_fork_of_an_erased_stream_is_opened(self, store: EventStore) -> None:
         await _begin(store, _GONE)
         await _erase(store, _GONE)
