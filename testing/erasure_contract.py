@@ -129,6 +129,7 @@ class ErasureContract:
         assert list(await store.index(IndexQuery(parents=[_GONE]))) == []
         (left,) = await store.index(IndexQuery(parents=[_GONE], erased=True))
         assert left == RunSummary(kind="agent", session_id="third", parent=_PARENT, updated_at=AT + 7, is_erased=True)
+        await _erase(store, _GONE)  # nothing stands on it any more
 
     @on_a_store
     async def test_no_fork_of_an_erased_stream_is_opened(self, store: EventStore) -> None:
