@@ -151,6 +151,14 @@ def reader_of(kind: type[V]) -> Callable[[bytes | str], V]:
     return read
 
 
+def read_back(value: V) -> V:
+    """Return a value as it will be read from the log. Raises for one that could not be stored, or read again.
+
+    A constructor looks at no types, and a value may be made by anybody.
+    """
+    return msgspec.json.decode(msgspec.json.encode(value), type=readable(type(value)))
+
+
 def _holds_settings(hint: Any) -> bool:
     """Tell whether a value of this type may be settings, or hold some."""
     if isinstance(hint, type) and issubclass(hint, Value):

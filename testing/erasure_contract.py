@@ -121,6 +121,16 @@ class ErasureContract:
         await _erase(store, _GONE, _THIRD)
         assert list(await store.index(IndexQuery())) == []
 
+    @on_a_store
+    async def test_an_erased_stream_is_still_found_below_the_one_that_began_it(self, store: EventStore) -> None:
+        await _begin(store, _GONE)
+        await _begin(store, _THIRD, RunSummary(kind="agent", session_id="third", parent=_PARENT, version=1))
+        await _erase(store, _THIRD)
+        assert list(await store.index(IndexQuery(parents=[_GONE]))) == []
+        (left,) = await store.index(IndexQuery(parents=[_GONE], erased=True))
+        assert left == RunSummary(kind="agent", session_id="third", parent=_PARENT, updated_at=AT + 7, is_erased=True)
+        await _erase(store, _GONE)  # nothing stands on it any more
+
     @pytest.mark.parametrize("bond", [{"fork_of": _GONE}, {"parent": _PARENT}], ids=["a fork", "a stream below"])
     @on_a_store
     async def test_nothing_is_begun_on_a_stream_that_is_erased(

@@ -31,7 +31,7 @@ __all__ = ["EventStoreContract", "Noted", "Opener", "SharedStoreContract", "Writ
 STREAM = "agent:contract"
 APPENDS = 100
 DEAD = 9
-"""The exit code of a process of a test that ends without giving anything back."""
+"""The exit code of a process that ends without putting anything in order."""
 
 
 class EventStoreContract(LogContract, IndexContract, LeaseContract, ErasureContract):

@@ -4,14 +4,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
-import msgspec
 from msgspec import Struct, structs
 
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.base import Count, Value, refuse_wrong_types
+from steptrail.domain.base import Count, Value, read_back, refuse_wrong_types
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
@@ -77,8 +75,7 @@ class _Outcome(Struct, frozen=True):
         """Check all of it at once, where the tool has made it."""
         for name in self.__struct_fields__:
             if isinstance(value := getattr(self, name), Value):
-                read_back = msgspec.json.decode(msgspec.json.encode(value), type=readable(type(value)))
-                structs.force_setattr(self, name, read_back)
+                structs.force_setattr(self, name, read_back(value))
         refuse_wrong_types(self)
 
 

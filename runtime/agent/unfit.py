@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
+from steptrail.domain.base import read_back
 from steptrail.domain.copies import own
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
@@ -24,6 +25,6 @@ def unfit(tool: object, arguments: Mapping[str, JsonValue] | None, raw: str | No
         found: object = check(own(arguments), raw, classify)
         if found is not None and not isinstance(found, ErrorInfo):
             raise TypeError(f"check_arguments() returned {type_name(found)}, not an ErrorInfo or None")
+        return None if found is None else read_back(found)
     except Exception as error:
         return classify(error)
-    return found

@@ -27,7 +27,7 @@ async def reply_of(model: ModelDriver, request: ModelRequest, show: ShowPiece | 
         return await model.infer(request)
     is_written = False
     stream = model.stream(request)
-    if not isinstance(cast("object", stream), AsyncIterator):
+    if not isinstance(cast("object", stream), AsyncIterator) or not hasattr(stream, "aclose"):
         raise TypeError(f"`stream` of the model driver returned {type(stream).__name__}: write it with `yield`")
     async with aclosing(stream) as pieces:
         async for piece in pieces:

@@ -29,9 +29,11 @@ def a_store(given: object) -> "EventStore":
     if isinstance(given, type):
         raise ConfigurationError(f"{given.__name__} is a class, and a store is an object of it")
     what = f"{given!r}" if isinstance(given, str) else type(given).__name__
-    methods = [name for name in vars(EventStore) if not name.startswith("_")]
-    if missing := [f"`{name}`" for name in methods if not callable(getattr(given, name, None))]:
-        lacks = f"it has no {', '.join(missing[:3])}{', …' if missing[3:] else ''}"
+    methods = {name: method for name, method in vars(EventStore).items() if not name.startswith("_")}
+    # The methods of the protocol return None, and a class that derives from it has them all.
+    inherited = [name for name, method in methods.items() if getattr(type(given), name, None) is method]
+    if missing := [f"`{name}`" for name in methods if name in inherited or not callable(getattr(given, name, None))]:
+        lacks = f"it has no {', '.join(missing[:3])}{', …' if missing[3:] else ''}{' of its own' if inherited else ''}"
         hint = "give an object of the methods of `steptrail.stores.EventStore`, or an address to `Steptrail.open`"
         raise ConfigurationError(f"{what} is no store, because {lacks}: {hint}")
     return cast("EventStore", given)

@@ -125,9 +125,9 @@ class EventStore(Protocol):
 
         Each must end at the version that is given with it. An `Erased` event of a commit by `by` takes the place of its
         events, behind the end of the log. From then on `read` and `head` raise `SessionErased`, and `append` that or
-        `ConcurrencyConflict`; no snapshot is kept, and of its row only `updated_at` and `is_erased` are left, for a
-        query that asks for `erased`. `at` is in microseconds of UTC. Raises `ConcurrencyConflict` when a stream has
-        grown or is not there any more, and when another one shares its past or was begun by it.
+        `ConcurrencyConflict`; no snapshot is kept, and of its row only `updated_at`, `parent` and `is_erased` are left,
+        for a query that asks for `erased`. `at` is in microseconds of UTC. Raises `ConcurrencyConflict` when a stream
+        has grown or is not there any more, and when one that is not erased shares its past or was begun by it.
         """
         ...
 

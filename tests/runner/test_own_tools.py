@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy
 from steptrail.domain.json_value import JsonValue
-from steptrail.errors import ConfigurationError
+from steptrail.errors import ConfigurationError, ErrorInfo
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ApprovalRule, Capture, ToolContext, ToolEffect, ToolOutcome, ToolSpec, ToolSucceeded
 from tests.runner.kit import HandClock, agent_of, run
@@ -82,6 +83,10 @@ async def test_a_tool_that_raises_when_its_time_is_up_ends_as_any_tool_does(effe
     assert late.status == status
 
 
+UNTYPED: Any = ErrorInfo
+"""Nobody's type checker looks at what is given to it."""
+
+
 class Picky(Scales):
     """Looks at its arguments in a way that is wrong."""
 
@@ -98,7 +103,12 @@ class Picky(Scales):
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(KeyError("scale"), "KeyError: 'scale'"), ("no", "TypeError: check_arguments() returned str, not an ErrorInfo")],
+    [
+        (KeyError("scale"), "KeyError: 'scale'"),
+        ("no", "TypeError: check_arguments() returned str, not an ErrorInfo"),
+        (UNTYPED(type="heavy", error_class="", message=""), "ValidationError: Invalid enum value 'heavy'"),
+        (UNTYPED(type="tool", error_class="", message="\ud800"), "UnicodeEncodeError: 'utf-8' codec can't encode"),
+    ],
 )
 async def test_a_tool_whose_look_at_its_arguments_fails_fails_the_call_and_nobody_is_asked(
     answer: object, said: str

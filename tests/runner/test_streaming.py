@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Self
 
 import pytest
 
@@ -103,28 +103,42 @@ async def test_a_watcher_that_fails_harms_nobody(caplog: pytest.LogCaptureFixtur
 
 
 class Confused(ScriptedModel):
-    """A driver whose `stream` is not what it should be: a plain iterator, or a generator of texts."""
+    """A driver whose `stream` returns what it is not to."""
 
-    def __init__(self, *, is_generator: bool) -> None:
+    def __init__(self, made: Callable[[], object]) -> None:
         super().__init__(["It is late."])
-        self._is_generator = is_generator
+        self._made = made
 
     def stream(self, request: ModelRequest) -> Any:
-        return self._texts() if self._is_generator else map(str, ())
+        return self._made()
 
-    async def _texts(self) -> AsyncGenerator[str, None]:
-        yield "It is"
+
+async def texts() -> AsyncGenerator[str, None]:
+    yield "It is"
+
+
+class Unclosable:
+    """An iterator such as those of SDKs, which is billed for what it has read, and cannot be closed."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelReply:
+        raise AssertionError("it was read")
 
 
 @pytest.mark.parametrize(
-    ("is_generator", "why"),
+    ("made", "why"),
     [
-        (True, "`stream` of the model driver yielded str, not a ModelDelta"),
-        (False, "`stream` of the model driver returned map: write it with `yield`"),
+        (texts, "`stream` of the model driver yielded str, not a ModelDelta"),
+        (lambda: map(str, ()), "`stream` of the model driver returned map: write it with `yield`"),
+        (Unclosable, "`stream` of the model driver returned Unclosable: write it with `yield`"),
     ],
 )
-async def test_a_driver_that_streams_something_else_is_told_what_it_should_be(is_generator: bool, why: str) -> None:
-    agent = AgentBuilder("c").with_model(Confused(is_generator=is_generator)).build()
+async def test_a_driver_that_streams_something_else_is_told_what_it_should_be(
+    made: Callable[[], object], why: str
+) -> None:
+    agent = AgentBuilder("c").with_model(Confused(made)).build()
     async with trail_of() as trail:
         result = await trail.run(agent, "How late is it?", on_update=lambda update: None)
     assert result.error is not None

@@ -7,7 +7,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
-from steptrail.stores import Commit, Environment, EventStore, StreamHead, open_store
+from steptrail.stores import Commit, Environment, EventStore, StoredStream, StreamHead, open_store
 from steptrail.testing import ScriptedModel
 
 
@@ -45,6 +45,22 @@ class WithoutLog:
     async def close(self) -> None: ...
 
 
+class Derived(EventStore):
+    """Derives from the protocol, as a type checker likes it: nothing seems to be missing, or is handed on."""
+
+    def __init__(self, inner: EventStore) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
+        return await self.inner.read(stream, after=after, limit=limit)
+
+
+UNTYPED: Any = Derived
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -55,6 +71,7 @@ class WithoutLog:
         (None, "NoneType is no store"),
         (InFront, "InFront is a class, and a store is an object of it"),
         (WithoutLog(), "WithoutLog is no store, because it has no `read`, `proven`, `newest_of`, …"),
+        (UNTYPED(WithoutLog()), "Derived is no store, because it has no `append`, `proven`, `newest_of`, … of its own"),
     ],
 )
 def test_given_what_is_no_store_then_the_trail_is_refused_when_it_is_made(given: Any, says: str) -> None:
