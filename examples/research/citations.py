@@ -7,7 +7,7 @@ from examples.research.library import Library
 
 __all__ = ["Citation", "cited", "problems"]
 
-PLACE = re.compile(r"\((?P<file>[^()\s:]+):(?P<line>\d+)\)")
+PLACE = re.compile(r"\((?P<file>[^():\n]+):(?P<line>\d+)\)")
 QUOTED = re.compile(r'"(?P<quote>[^"\n]+)" ' + PLACE.pattern)
 
 

@@ -4,6 +4,7 @@ A file is JSON lines: a header that says what it is and what it cannot hold, the
 """
 
 import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -148,10 +149,17 @@ def _written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) -
 
 
 def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
-    """Write a file, and the folders above it that are not there. A file in its place is replaced."""
-    target = Path(path)
+    """Write a file, and the folders above it that are not there. A file in its place is replaced; a link stays.
+
+    A device or a pipe, such as `/dev/null`, is written into.
+    """
+    target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "it is a folder: name a file in it", str(target))
+        raise IsADirectoryError(errno.EISDIR, "it is a folder: name a file in it", str(path))
+    if Path(path).exists() and not target.is_file():
+        with Path(path).open("wb") as file:
+            file.writelines(lines)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f"{target.name}.new")
     try:

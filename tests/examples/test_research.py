@@ -111,3 +111,9 @@ def test_what_is_read_is_cut_to_a_size(library: Library, tmp_path: Path) -> None
 )
 def test_a_citation_that_does_not_hold_is_seen(library: Library, report: str, wrong: int) -> None:
     assert len(problems(report, library)) == wrong
+
+
+def test_a_file_whose_name_has_blanks_can_be_cited(library: Library, tmp_path: Path) -> None:
+    (tmp_path / "inside" / "my notes.md").write_text("Tea is green.\n")
+    assert problems('"green" (my notes.md:1)', library) == []
+    assert len(problems('"green" (my notes.md:2)', library)) == 1
