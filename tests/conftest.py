@@ -173,16 +173,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=list(filter(is_slow, items)))
         items[:] = filterfalse(is_slow, items)
-    # Workers that begin with what takes long end at the same time.
+    # Workers that begin with what takes long end at the same time. A browser takes longest: seconds for each test, of
+    # which a worker is given forty at once.
     long = {item.path for item in items if takes_long(item)}
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: (item.path not in long, folder_of(item) != "web"))
 
 
 def takes_long(item: pytest.Item) -> bool:
     """Whether `--fast` leaves this test out, or tries it with fewer examples."""
-    folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
     is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    return folder in LEFT_OUT or is_slow(item) or is_property
+    return folder_of(item) in LEFT_OUT or is_slow(item) or is_property
+
+
+def folder_of(item: pytest.Item) -> str:
+    """Return the folder of this directory that a test lies in; an empty text for one that lies elsewhere."""
+    return item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
 
 
 def is_slow(item: pytest.Item) -> bool:

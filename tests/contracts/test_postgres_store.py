@@ -16,4 +16,5 @@ class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
 
     @pytest.fixture
     def opener(self, url: str) -> Opener:
-        return partial(open_store, url)
+        # The lease of a process that was killed is waited for.
+        return partial(open_store, f"{url}?lease_seconds=10")
