@@ -35,11 +35,12 @@ are given the whole one.
 
 def page() -> str:
     """Return the page as it should be: a table for each view."""
-    rows, parts = rows_of(RUNS_FACE, 0), list[str]()
+    rows, parts = [*rows_of(RUNS_FACE, 0)], list[str]()
     for view in RUNS_FACE.views:
+        of_view = [row for row in rows if row[0] == view.name]
         parts.append(f"## `{view.name}`\n\n{view.says[:1].upper()}{view.says[1:].rstrip('.')}.\n")
         lines = ["| column | type | what it holds | since |", "| --- | --- | --- | --- |"]
-        for column, (_, _, name, kind, unit, since, deprecated, *_) in zip(view.columns, rows, strict=False):
+        for column, (_, _, name, kind, unit, since, deprecated, *_) in zip(view.columns, of_view, strict=True):
             said = f"{column.says}, in {unit}" if column.unit else column.says
             said += f"; goes away: {deprecated}" if deprecated else ""
             lines.append(f"| `{name}` | {kind} | {said.replace('|', chr(92) + '|')} | {since} |")

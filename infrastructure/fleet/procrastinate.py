@@ -123,13 +123,15 @@ class ProcrastinateEngine:
         """Do what `wake` does for those streams of which no wake of the topic waits, and none is being handled."""
         app = await self._opened()
         streams = [wake.stream for wake in wakes]
-        known = await self._ask(
-            "SELECT queueing_lock, queue_name FROM procrastinate_jobs "
-            "WHERE status = 'todo' AND queueing_lock = ANY(%s) "
-            "UNION ALL SELECT lock, NULL FROM procrastinate_jobs WHERE status = 'doing' AND lock = ANY(%s)",
-            (streams, streams),
+        known = set(
+            await self._ask(
+                "SELECT queueing_lock, queue_name FROM procrastinate_jobs "
+                "WHERE status = 'todo' AND queueing_lock = ANY(%s) "
+                "UNION ALL SELECT lock, NULL FROM procrastinate_jobs WHERE status = 'doing' AND lock = ANY(%s)",
+                (streams, streams),
+            )
         )
-        missed = [wake for wake in wakes if not {(wake.stream, _queue(wake.topic)), (wake.stream, None)} & {*known}]
+        missed = [wake for wake in wakes if known.isdisjoint(((wake.stream, _queue(wake.topic)), (wake.stream, None)))]
         if missed:
             jobs = await self._jobs(app, missed)
             try:

@@ -156,6 +156,7 @@ def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder: name a file in it", str(path))
+    # Asked of the path itself: `/dev/stdout` may lead to a pipe, which has no name that could be looked up.
     if Path(path).exists() and not target.is_file():
         with Path(path).open("wb") as file:
             file.writelines(lines)

@@ -122,11 +122,17 @@ def _why_due(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Due 
     return None if moved is None else Due(cause=DueCause.CHILD, stream=moved)
 
 
+def is_due_by_itself(row: RunSummary, now: int) -> bool:
+    """Tell whether a stream that has no damage is due by itself at `now`.
+
+    A stream that was due when it was stored is due, also where the clock of the process that stored it was ahead.
+    """
+    return row.due_at is not None and row.due_at <= max(now, row.updated_at)
+
+
 def with_cause(row: RunSummary, now: int) -> RunSummary:
     """Return the row of a stream that has no damage with why it is due by itself at `now`, if it is."""
-    # What was due when it was stored is due, also where the clock of whoever stored it was ahead.
-    is_due = row.due_at is not None and row.due_at <= max(now, row.updated_at)
-    return replace(row, due=Due(cause=_cause(row), since=row.due_at)) if is_due else row
+    return replace(row, due=Due(cause=_cause(row), since=row.due_at)) if is_due_by_itself(row, now) else row
 
 
 def _cause(row: RunSummary) -> DueCause:

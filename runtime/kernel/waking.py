@@ -13,7 +13,7 @@ from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.engine import Engine, wake_of
-from steptrail.runtime.kernel.lists import with_cause
+from steptrail.runtime.kernel.lists import is_due_by_itself
 from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -88,7 +88,7 @@ class Waking:
             return
         await self.engine.open()
         now = self._clock.utc()
-        due_at = None if with_cause(row, now).due is not None else row.due_at
+        due_at = None if is_due_by_itself(row, now) else row.due_at
         is_soon = row.due_at is not None and (due_at is None or due_at <= now + HORIZON_SECONDS * 1e6)
         if row.parent is not None:
             if is_soon or row.standing is StandingState.DONE:

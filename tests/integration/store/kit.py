@@ -1,14 +1,18 @@
 """What tests of one store are written with."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
+
+import pytest
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
 
 T = TypeVar("T")
@@ -32,6 +36,18 @@ def opened(path: Path, *, quick: float, durability: Durability = "full") -> Reco
     """Open a store that holds any write for quick that took less than `quick` seconds."""
     recorder = open_store(url(path), durability=durability).recorder
     return RecorderEventStore(recorder, FileLeases(path, patience=3600), name=str(path), quick=quick)
+
+
+def note_statements(monkeypatch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
+    """Have `note` called with each statement that SQLite carries out on a connection that a store opens from now on."""
+    really = connections.connect
+
+    def connect(uri: str) -> sqlite3.Connection:
+        connection = really(uri)
+        connection.set_trace_callback(note)
+        return connection
+
+    monkeypatch.setattr(connections, "connect", connect)
 
 
 async def add(store: RecorderEventStore) -> StreamHead:

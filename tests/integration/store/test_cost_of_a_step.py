@@ -18,10 +18,9 @@ from steptrail import AgentBuilder, HookType, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, StepStarted
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
-from steptrail.infrastructure.store.sqlite import connections
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call, calls
-from tests.integration.store.kit import opened
+from tests.integration.store.kit import note_statements, opened
 from tests.runner.kit import HandClock, hook
 
 EARLY, LATE = 10, 500
@@ -59,14 +58,7 @@ async def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said, path = list[str](), tmp_path / "runs.db"
-    really = connections.connect
-
-    def connect(uri: str) -> sqlite3.Connection:
-        connection = really(uri)
-        connection.set_trace_callback(said.append)
-        return connection
-
-    monkeypatch.setattr(connections, "connect", connect)
+    note_statements(monkeypatch, said.append)
     # Nor does it look at the log because a step took long.
     monkeypatch.setattr("steptrail.runtime.kernel.running_effects._QUICK_SECONDS", 3600)
     statements = await run_long(path, said)

@@ -8,11 +8,10 @@ import psycopg
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
-from steptrail.infrastructure.store.sqlite import connections
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, calls
 from steptrail.tools import ApprovalRule
-from tests.integration.store.kit import url
+from tests.integration.store.kit import note_statements, url
 
 QUESTIONS = 30
 
@@ -36,14 +35,7 @@ async def asking(trail: Steptrail) -> list[str]:
 
 async def test_an_answer_writes_one_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said, path = list[str](), tmp_path / "runs.db"
-    really = connections.connect
-
-    def connect(uri: str) -> sqlite3.Connection:
-        connection = really(uri)
-        connection.set_trace_callback(said.append)
-        return connection
-
-    monkeypatch.setattr(connections, "connect", connect)
+    note_statements(monkeypatch, said.append)
     async with Steptrail.open(url(path)) as trail:
         first, *_ = await asking(trail)
         said.clear()

@@ -19,9 +19,8 @@ from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases
 from steptrail.infrastructure.store.postgres.leases import PostgresLeases
-from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
-from tests.integration.store.kit import opened
+from tests.integration.store.kit import note_statements, opened
 
 HERE, WRITER, READER = threading.main_thread().name, "steptrail-writer", "steptrail-reader"
 KEEPER = READER
@@ -36,18 +35,12 @@ def path(tmp_path: Path) -> Path:
 def wrote(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the threads that committed, in order."""
     names: list[str] = []
-    really = connections.connect
 
     def note(statement: str) -> None:
         if statement == "COMMIT":
             names.append(threading.current_thread().name)
 
-    def connect(uri: str) -> sqlite3.Connection:
-        connection = really(uri)
-        connection.set_trace_callback(note)
-        return connection
-
-    monkeypatch.setattr(connections, "connect", connect)
+    note_statements(monkeypatch, note)
     return names
 
 
