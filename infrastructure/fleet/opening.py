@@ -33,7 +33,8 @@ def engine_of(given: Engine | str | None, store_url: str) -> Engine | None:
         msg = f"the engine {shown(without_secrets(given))} is not understood: give {_NAME}"
         raise ConfigurationError(f"{msg}, or {_NAME}+postgresql://USER@HOST/DATABASE")
     if not plus and not store_url.startswith(_POSTGRESQL):
-        msg = f"{_NAME} needs PostgreSQL, and the store is {shown(without_secrets(store_url)) or 'elsewhere'}"
+        place = shown(without_secrets(store_url)) if store_url else "elsewhere"
+        msg = f"{_NAME} needs PostgreSQL, and the store is {place}"
         raise ConfigurationError(f"{msg}: open the store there, or give {_NAME}+postgresql://USER@HOST/DATABASE")
     from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 

@@ -4,18 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_flag
+from steptrail.runtime.kernel.given_code import a_store
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.telemetry.telemetry import Telemetry
     from steptrail.projections.kernel.projection import Projection
 
+_USUAL = {"durability": "full", "busy_timeout": 5.0, "create": True, "read_only": False}
 
-def check_opening(url: object, live: object, clock: object, telemetry: "Telemetry | None") -> None:
-    """Raise `ConfigurationError` for what is no address, no switch, no clock, or no telemetry of a new trail."""
-    if not isinstance(url, str):
-        raise ConfigurationError(
-            f"the address of a store is a text such as 'sqlite:///runs.db', not {type(url).__name__}"
-        )
+
+def check_opening(store: object, live: object, clock: object, telemetry: "Telemetry | None") -> None:
+    """Raise `ConfigurationError` for no address or store, no switch, no clock, or no telemetry of a new trail."""
+    if not isinstance(store, str):
+        a_store(store)
     a_flag(live, "`live`")
     has_both = all(callable(getattr(clock, name, None)) for name in ("utc", "monotonic"))
     if clock is not None and (isinstance(clock, type) or not has_both):
@@ -30,6 +31,15 @@ def check_opening(url: object, live: object, clock: object, telemetry: "Telemetr
                 f"`telemetry` is a `Telemetry(...)` of steptrail.telemetry, not {type(telemetry).__name__}"
             )
         telemetry.check_unused()
+
+
+def refuse_settings_of_addresses(
+    durability: object, busy_timeout: object, *, create: object, read_only: object
+) -> None:
+    """Raise `ConfigurationError` for what was set of a store that is open already."""
+    given = {"durability": durability, "busy_timeout": busy_timeout, "create": create, "read_only": read_only}
+    if set_here := [f"`{name}`" for name, value in given.items() if value != _USUAL[name]]:
+        raise ConfigurationError(f"{', '.join(set_here)} belong to an address, and this store is open already")
 
 
 def checked_projections(given: Any) -> "tuple[Projection[Any], ...]":

@@ -27,7 +27,7 @@ from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.has_workers import HasWorkers
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.naming import stream_beginning, stream_named
-from steptrail.interfaces.python.opening import check_opening, checked_projections
+from steptrail.interfaces.python.opening import check_opening, checked_projections, refuse_settings_of_addresses
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
@@ -39,7 +39,6 @@ from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.given_code import a_store
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
@@ -68,7 +67,6 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         if not isinstance(environment, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError("a trail is opened by its address: `Steptrail.open('sqlite:///runs.db')`")
         super().__init__(Listeners())
-        a_store(environment.store)
         waking = environment.waking or Waking(environment.store, environment.clock)
         self._env = replace(environment, observer=self._listeners, waking=waking)
         self._waking, self._url, self._workers = waking, "", []
@@ -82,7 +80,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
     @classmethod
     def open(
         cls,
-        url: str = "sqlite:///steptrail.db",
+        store: str | EventStore = "sqlite:///steptrail.db",
         *,
         durability: Durability = "full",
         busy_timeout: float = 5.0,
@@ -94,10 +92,10 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         projections: "Sequence[Projection[Any]]" = (),
         engine: Engine | str | None = None,
     ) -> Self:
-        """Open a store by its address.
+        """Open a store by its address, or take a store of your own, which is closed with the trail.
 
-        `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, or, with the extra `postgres`,
-        `postgresql://user@host/database`.
+        An address is `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, or, with the extra
+        `postgres`, `postgresql://user@host/database`; the first four settings are for it.
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
         may lose all since the last checkpoint of a SQLite file, or the last moments of a server, and unsafe effects of
@@ -112,22 +110,30 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         Raises a `StoreUnavailable` that says what is wrong, and `ConfigurationError` for what cannot be meant; nothing
         is changed then, and nothing is open.
         """
-        check_opening(url, live, clock, telemetry)
+        check_opening(store, live, clock, telemetry)
+        url = store if isinstance(store, str) else ""
         waker, own = engine_of(engine, url), checked_projections(projections)
-        store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
-        fanout = LiveFanout(always=live, bus=store.live_bus)
-        trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
+        if isinstance(store, str):
+            opened: EventStore = open_store(
+                store, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only
+            )
+        else:
+            refuse_settings_of_addresses(durability, busy_timeout, create=create, read_only=read_only)
+            opened = store
+        # A store in front of one of ours may hand on its bus.
+        fanout = LiveFanout(always=live, bus=getattr(opened, "live_bus", None))
+        trail = cls(Environment(store=opened, fanout=fanout, clock=clock or SystemClock()))
         trail._projections = own
         trail._url = url
         trail._waking.engine = waker
         if telemetry is not None:
-            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags, trail._fleet_here)
+            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(opened, trail._lags, trail._fleet_here)
             trail.listeners.on_commits(trail._live_spans.committed)
         return trail
 
     @staticmethod
     def open_sync(
-        url: str = "sqlite:///steptrail.db",
+        store: str | EventStore = "sqlite:///steptrail.db",
         *,
         durability: Durability = "full",
         clock: Clock | None = None,
@@ -139,7 +145,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         from steptrail.interfaces.python.sync import SyncSteptrail
 
         settings: dict[str, Any] = {"durability": durability, "clock": clock, "telemetry": telemetry, "engine": engine}
-        return SyncSteptrail(lambda: Steptrail.open(url, projections=projections, **settings))
+        return SyncSteptrail(lambda: Steptrail.open(store, projections=projections, **settings))
 
     @property
     def store(self) -> EventStore:

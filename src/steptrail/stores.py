@@ -5,14 +5,12 @@ from steptrail.domain.kernel.log_page import LogPage
 from steptrail.domain.kernel.record import Commit, Snapshot, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.codec import decode, encode, stored_names, unreadable
-from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 
 __all__ = [
     "KINDS",
     "Commit",
-    "Environment",
     "EventStore",
     "IndexQuery",
     "Lease",

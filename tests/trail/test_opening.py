@@ -26,9 +26,9 @@ def told(**settings: Any) -> Telemetry:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"url": None}, "the address of a store is a text"),
-        ({"url": b"sqlite:///runs.db"}, "not bytes"),
-        ({"url": 5, "engine": "procrastinate"}, "not int"),
+        ({"store": None}, "NoneType is no store, because"),
+        ({"store": b"sqlite:///runs.db"}, "bytes is no store, .*: give an address such as 'sqlite:///runs.db'"),
+        ({"store": 5, "engine": "procrastinate"}, "int is no store"),
         ({"busy_timeout": "5"}, "busy_timeout is a number of seconds from 0, not '5'"),
         ({"busy_timeout": None}, "not None"),
         ({"busy_timeout": 1e10}, "busy_timeout is a number of seconds from 0, a century at most, not 10000000000.0"),
@@ -44,7 +44,7 @@ def told(**settings: Any) -> Telemetry:
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_opened(given: dict[str, Any], said: str, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"url": f"sqlite:///{tmp_path / 'runs.db'}", **given}
+    settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path / 'runs.db'}", **given}
     with pytest.raises(ConfigurationError, match=said):
         Steptrail.open(**settings)
     assert list(tmp_path.iterdir()) == []
