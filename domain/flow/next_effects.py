@@ -7,16 +7,7 @@ from collections.abc import Iterator
 
 from steptrail.domain.flow.concluding import breach, conclude, conclude_map, enabled, is_to_be_held
 from steptrail.domain.flow.cutting import interrupted
-from steptrail.domain.flow.effects import (
-    Ask,
-    Await,
-    CutOff,
-    Evaluate,
-    FlowEffect,
-    RecordEvents,
-    RestUntil,
-    StartTasks,
-)
+from steptrail.domain.flow.effects import Ask, Await, CutOff, Evaluate, FlowEffect, RecordEvents, RestUntil, StartTasks
 from steptrail.domain.flow.ending import finished
 from steptrail.domain.flow.events import (
     ApprovalExpired,

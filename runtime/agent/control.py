@@ -264,13 +264,7 @@ class SessionControl:
         if (agent := journal.committed.agent) is None:
             raise CommandRejected("retry", self._session, str(why_no_retry(journal.committed)))
         command = Retry(
-            agent=agent,
-            worker=None,
-            by=by,
-            reason=reason,
-            key=key,
-            limits=limits,
-            error_policy=error_policy,
+            agent=agent, worker=None, by=by, reason=reason, key=key, limits=limits, error_policy=error_policy
         )
         return (await self.stream.append(journal, command)).committed
 

@@ -58,13 +58,7 @@ class HookStack:
         return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
 
     async def process(
-        self,
-        hook_type: HookType,
-        state: AgentState,
-        *,
-        step: int,
-        position: int | None = None,
-        means: Means = NO_MEANS,
+        self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None, means: Means = NO_MEANS
     ) -> tuple[AgentEvent, ...]:
         """Run the hooks of one moment; return the events of their changes, and last the event that they ran.
 

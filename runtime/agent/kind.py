@@ -35,10 +35,7 @@ AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
 
 
 def session_stream(
-    environment: Environment,
-    session: SessionId,
-    on_commit: OnCommit | None = None,
-    on_update: OnUpdate | None = None,
+    environment: Environment, session: SessionId, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
 ) -> AgentStream:
     """Return the control of the stream of a session."""
     alone = partial(Runner, None)

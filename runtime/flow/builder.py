@@ -21,14 +21,7 @@ from steptrail.domain.kernel.given import a_row
 from steptrail.runtime.flow import working
 from steptrail.runtime.flow.graph_builder import about
 from steptrail.runtime.flow.working_builder import WorkingBuilder, checked
-from steptrail.runtime.flow.written import (
-    Case,
-    Check,
-    Deciding,
-    NodeSettings,
-    Rule,
-    When,
-)
+from steptrail.runtime.flow.written import Case, Check, Deciding, NodeSettings, Rule, When
 
 OnFailName = OnFail | Literal["block", "skip", "redirect"]
 

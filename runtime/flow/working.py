@@ -109,12 +109,7 @@ def llm_router_node(
     return LlmRouterNode(id=node_id, model=name, routes=dict(routes), parameters=given, **settings), model
 
 
-def agent_node(
-    node_id: str,
-    agent: "AnyAgent",
-    /,
-    **settings: Any,
-) -> tuple[AgentNode, Code]:
+def agent_node(node_id: str, agent: "AnyAgent", /, **settings: Any) -> tuple[AgentNode, Code]:
     """Return the node of an agent."""
     from steptrail.runtime.agent.given import an_agent, refuse_unread
 
@@ -122,12 +117,7 @@ def agent_node(
     return AgentNode(id=node_id, agent=agent.name, **settings), agent
 
 
-def flow_node(
-    node_id: str,
-    flow: object,
-    /,
-    **settings: Any,
-) -> tuple[FlowNode, Code]:
+def flow_node(node_id: str, flow: object, /, **settings: Any) -> tuple[FlowNode, Code]:
     """Return the node of another workflow."""
     if not isinstance(flow, BuiltWorkflow):
         raise ConfigurationError(f"{type(flow).__name__} is no built workflow: `.build()` makes one")
@@ -135,12 +125,7 @@ def flow_node(
 
 
 def function_node(
-    node_id: str,
-    function: NodeFunction,
-    /,
-    *,
-    effect: EffectName = ToolEffect.READ,
-    **settings: Any,
+    node_id: str, function: NodeFunction, /, *, effect: EffectName = ToolEffect.READ, **settings: Any
 ) -> tuple[FunctionNode, Code]:
     """Return the node of a function."""
     if isinstance(spec := getattr(function, "spec", None), ToolSpec):
