@@ -26,7 +26,7 @@ from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.kernel.record import StreamVersion
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
 
 
@@ -42,11 +42,6 @@ def _reopen(state: AgentState, worker: str, took_over: bool) -> Resume | None:
         return None
     ended_by = SegmentEnd.TAKE_OVER if took_over else None
     return Resume(agent=state.agent, worker=worker, last_seen=state.fold.seen_at, ended_by=ended_by)
-
-
-def _version_of_key(state: AgentState, key: str) -> int | None:
-    use = state.fold.keys.get(key)
-    return None if use is None else state.fold.ended_at(use.execution)
 
 
 def _children(state: AgentState) -> Sequence[str]:
@@ -103,7 +98,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
         asked=asked_of,
         stop_grace=_stop_grace,
         reopen=_reopen,
-        version_of_key=_version_of_key,
+        version_of_key=version_of_key,
         children=_children,
         began_and_ended=began_and_ended,
     ),

@@ -27,7 +27,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
 
 
@@ -40,11 +40,6 @@ def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | Non
     if not state.is_open:
         return None
     return ResumeFlow(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
-
-
-def _version_of_key(state: FlowState, key: str) -> int | None:
-    use, ended = state.fold.keys.get(key), state.fold.ended_at_version
-    return ended[use.execution - 1] if use is not None and use.execution <= len(ended) else None
 
 
 def _children(state: FlowState) -> Sequence[str]:
@@ -98,7 +93,7 @@ FLOW: Machine[FlowState, FlowCommand, FlowEvent, FlowEffect] = Machine(
         asked=asked_of,
         stop_grace=_stop_grace,
         reopen=_reopen,
-        version_of_key=_version_of_key,
+        version_of_key=version_of_key,
         children=_children,
         began_and_ended=began_and_ended,
     ),
