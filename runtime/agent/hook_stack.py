@@ -92,7 +92,7 @@ class HookStack:
         try:
             if entry.matcher is not None and not entry.matcher.matches(state, recorder.hook_type):
                 return False
-            answer = entry.hook.handle(state, _passed_on)
+            answer = entry.hook.handle(state, lambda passed_on: passed_on)
             returned = cast(object, await answer if inspect.isawaitable(answer) else answer)
             if not isinstance(returned, AgentState):
                 raise TypeError(f"a hook returns the state, and this one returned {type(returned).__name__}")
@@ -126,7 +126,3 @@ def _first_to_forbid(events: Sequence[AgentEvent]) -> str | None:
         ):
             return event.hook
     return None
-
-
-def _passed_on(state: HookState) -> HookState:
-    return state
