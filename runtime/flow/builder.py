@@ -193,7 +193,7 @@ class FlowBuilder(WorkingBuilder):
         """Add a node that does nothing. It can join branches, and be the target of edges."""
         return self._decide(node_id, NoopNode, settings)
 
-    def _decide(self, node_id: str, kind: type[Any], settings: NodeSettings, **own: object) -> Self:
+    def _decide(self, node_id: str, kind: type[Any], settings: NodeSettings, /, **own: object) -> Self:
         deciding = Deciding()
         with about(node_id):
             made = {name: value if value is None else deciding.recorded(name, value) for name, value in own.items()}
