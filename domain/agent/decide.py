@@ -34,7 +34,7 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.steering import asked_by_leaving, asked_to_pause, asked_to_stop, asked_to_unpause
+from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
 
@@ -59,16 +59,9 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
             return _send(state, command)
         case Resume():
             return _resume(state, command)
-        case Pause():
+        case Pause() | Unpause() | Stop():
             was_said_more = state.execution is not None and state.execution.asked_again
-            is_paused = state.phase is Phase.PAUSED
-            return asked_to_pause(command, state.agent_id, state, is_paused=is_paused, was_said_more=was_said_more)
-        case Unpause() if state.phase is Phase.UNPAUSED:
-            return ()
-        case Unpause():
-            return asked_to_unpause(command, state.agent_id, state, is_paused=state.phase is Phase.PAUSED)
-        case Stop():
-            return asked_to_stop(command, state.agent_id, state)
+            return steered(command, state.agent_id, state, was_said_more=was_said_more)
         case Leave(at=at):
             return _leave(state, at)
         case Settle():

@@ -35,7 +35,7 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.steering import asked_by_leaving, asked_to_pause, asked_to_stop, asked_to_unpause
+from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
 
@@ -61,15 +61,8 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
             return answer_step(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
-        case Pause():
-            is_paused = state.phase is RunPhase.PAUSED
-            return asked_to_pause(command, state.flow_id, state, is_paused=is_paused)
-        case Unpause() if state.phase is RunPhase.UNPAUSED:
-            return ()
-        case Unpause():
-            return asked_to_unpause(command, state.flow_id, state, is_paused=state.phase is RunPhase.PAUSED)
-        case Stop():
-            return asked_to_stop(command, state.flow_id, state)
+        case Pause() | Unpause() | Stop():
+            return steered(command, state.flow_id, state)
         case Leave():
             return _leave(state)
     assert_never(command)
