@@ -4,24 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, Unpack
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.flow.nodes import (
-    ConditionalNode,
-    FilterNode,
-    GateNode,
-    GuardianNode,
-    HumanNode,
-    MergeNode,
-    NoopNode,
-    OnFail,
-    RuleRouterNode,
-    TransformNode,
-)
+from steptrail.domain.flow import nodes
 from steptrail.runtime.flow import working
 from steptrail.runtime.flow.graph_builder import about
 from steptrail.runtime.flow.working_builder import WorkingBuilder, checked
 from steptrail.runtime.flow.written import Case, Check, Deciding, NodeSettings, Rule, When
 
-OnFailName = OnFail | Literal["block", "skip", "redirect"]
+OnFailName = nodes.OnFail | Literal["block", "skip", "redirect"]
 
 
 class FlowBuilder(WorkingBuilder):
@@ -44,7 +33,7 @@ class FlowBuilder(WorkingBuilder):
         """Bring branches together; see `MergeNode`. A `function` is a strategy of its own."""
         named = "function" if function is not None else strategy
         how = {"deep": deep, "vars_only": vars_only, "key": key, "separator": separator, "function": function}
-        return self._decide(node_id, MergeNode, settings, strategy=named, conflict=conflict, **how)
+        return self._decide(node_id, nodes.MergeNode, settings, strategy=named, conflict=conflict, **how)
 
     def transform(
         self,
@@ -71,7 +60,7 @@ class FlowBuilder(WorkingBuilder):
         """
         how = {"keys": keys, "paths": paths, "names": names, "deep": deep, "separator": separator, "template": template}
         own = {"operation": operation, "source": source, "settings": how, "expression": expression}
-        return self._decide(node_id, TransformNode, settings, **own)
+        return self._decide(node_id, nodes.TransformNode, settings, **own)
 
     def filter(
         self,
@@ -100,7 +89,7 @@ class FlowBuilder(WorkingBuilder):
         how: dict[str, object] = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern}
         how |= {"types": types, "values": values}
         own = {"over": over, "operation": operation, "settings": how, "expression": expression}
-        return self._decide(node_id, FilterNode, settings, **own)
+        return self._decide(node_id, nodes.FilterNode, settings, **own)
 
     def rule_router(
         self,
@@ -114,7 +103,7 @@ class FlowBuilder(WorkingBuilder):
     ) -> Self:
         """Choose the next node by rules: the first that holds, or all of them; else `default`, or none."""
         own = {"rules": rules, "allow_multiple": allow_multiple, "default": default}
-        return self._decide(node_id, RuleRouterNode, settings, **own)
+        return self._decide(node_id, nodes.RuleRouterNode, settings, **own)
 
     def conditional(
         self,
@@ -127,7 +116,7 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
-        return self._decide(node_id, ConditionalNode, settings, cases=cases, evaluate=evaluate, default=default)
+        return self._decide(node_id, nodes.ConditionalNode, settings, cases=cases, evaluate=evaluate, default=default)
 
     def gate(
         self,
@@ -135,7 +124,7 @@ class FlowBuilder(WorkingBuilder):
         /,
         *,
         when: When | None = None,
-        on_fail: OnFailName = OnFail.BLOCK,
+        on_fail: OnFailName = nodes.OnFail.BLOCK,
         redirect: str | None = None,
         message: str | None = None,
         **settings: Unpack[NodeSettings],
@@ -145,7 +134,7 @@ class FlowBuilder(WorkingBuilder):
         Else the node fails (`block`), the run goes on all the same (`skip`), or goes on at the node `redirect`.
         """
         own = {"when": when, "on_fail": on_fail, "redirect": redirect, "message": message}
-        return self._decide(node_id, GateNode, settings, **own)
+        return self._decide(node_id, nodes.GateNode, settings, **own)
 
     def guardian(
         self,
@@ -153,12 +142,12 @@ class FlowBuilder(WorkingBuilder):
         checks: Sequence[Check],
         /,
         *,
-        on_fail: OnFailName = OnFail.BLOCK,
+        on_fail: OnFailName = nodes.OnFail.BLOCK,
         redirect: str | None = None,
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Let the run pass if all checks hold. Its output is what they found."""
-        return self._decide(node_id, GuardianNode, settings, checks=checks, on_fail=on_fail, redirect=redirect)
+        return self._decide(node_id, nodes.GuardianNode, settings, checks=checks, on_fail=on_fail, redirect=redirect)
 
     def human(
         self,
@@ -187,11 +176,11 @@ class FlowBuilder(WorkingBuilder):
                 raise ConfigurationError(f'default: Expected "yes", "no" or another text, not {default!r}')
         asked = {"type": type, "prompt": prompt, "show": show, "options": options, "schema": schema}
         told = {"expires": expires, "on_timeout": on_timeout, "default": default, "on_reject": on_reject}
-        return self._decide(node_id, HumanNode, settings, **asked, **told)
+        return self._decide(node_id, nodes.HumanNode, settings, **asked, **told)
 
     def noop(self, node_id: str, /, **settings: Unpack[NodeSettings]) -> Self:
         """Add a node that does nothing. It can join branches, and be the target of edges."""
-        return self._decide(node_id, NoopNode, settings)
+        return self._decide(node_id, nodes.NoopNode, settings)
 
     def _decide(self, node_id: str, kind: type[Any], settings: NodeSettings, /, **own: object) -> Self:
         deciding = Deciding()
