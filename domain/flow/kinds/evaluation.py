@@ -11,7 +11,6 @@ from steptrail.domain.flow.kinds.routing import conditional, rule_router
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.shaping import transform
 
-
 EVALUATED: dict[type[nodes.Node], Callable[[Any, Seen, NodeMeans], Evaluated]] = {
     nodes.ConditionalNode: conditional,
     nodes.FilterNode: filtered,
