@@ -30,10 +30,6 @@ def own(value: T) -> T:
     return cast("T", copy(value))
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 def _dict(value: dict[Any, Any]) -> dict[Any, Any]:
     return {key: item if type(item) in _PLAIN else own(item) for key, item in value.items()}
 
@@ -42,19 +38,11 @@ def _list(value: list[Any]) -> list[Any]:
     return [item if type(item) in _PLAIN else own(item) for item in value]
 
 
-def _mapping(value: "MappingProxyType[Any, Any]") -> "MappingProxyType[Any, Any]":
-    return MappingProxyType(_dict(cast("dict[Any, Any]", value)))
-
-
 def _tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
     items = [own(item) for item in value]
     if all(new is old for new, old in zip(items, value, strict=True)):
         return value
     return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-
-
-def _log(value: Log[Any]) -> Log[Any]:
-    return value.shown(own)
 
 
 def _struct(value: Struct) -> Struct:
@@ -84,8 +72,13 @@ def _copy_of(kind: type[Any]) -> Callable[[Any], Any]:
         return _tuple
     if dataclasses.is_dataclass(kind) and not issubclass(kind, Enum):
         return _frozen if kind.__dataclass_params__.frozen else _open  # type: ignore[attr-defined]
-    return _as_it_is
+    return lambda value: value
 
 
-_COPIES: dict[type[Any], Callable[[Any], Any]] = {dict: _dict, list: _list, MappingProxyType: _mapping, Log: _log}
+_COPIES: dict[type[Any], Callable[[Any], Any]] = {
+    dict: _dict,
+    list: _list,
+    MappingProxyType: lambda mapping: MappingProxyType(_dict(mapping)),
+    Log: lambda log: log.shown(own),
+}
 """Class -> the function that copies a value of it. Entries are added when a class is first met."""

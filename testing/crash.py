@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionSettledLate,
-    ToolExecutionStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
@@ -119,7 +113,7 @@ class Ledger:
         return Counter(entry.what for entry in self.entries())
 
 
-def finished_effects(records: Sequence[Recorded[AgentEvent]]) -> Counter[str]:
+def finished_effects(records: Sequence[Recorded[stored.AgentEvent]]) -> Counter[str]:
     """Return the effect ids of the executions whose end the log knows, with how often each was started before it.
 
     An effect that was started again after its end counts as `<effect id> again`, so that it can never go unnoticed.
@@ -129,16 +123,16 @@ def finished_effects(records: Sequence[Recorded[AgentEvent]]) -> Counter[str]:
     finished: Counter[str] = Counter()
     for record in records:
         match record.event:
-            case ToolExecutionStarted(position=position, effect_id=effect):
+            case stored.ToolExecutionStarted(position=position, effect_id=effect):
                 running[position] = effect
                 started[effect] += 1
                 if effect in finished:
                     finished[f"{effect} again"] += 1
-            case ToolExecutionCompleted(position=position) | ToolExecutionFailed(position=position):
+            case stored.ToolExecutionCompleted(position=position) | stored.ToolExecutionFailed(position=position):
                 if position in running:
                     effect = running.pop(position)
                     finished[effect] = started[effect]
-            case ToolExecutionSettledLate(effect_id=effect):
+            case stored.ToolExecutionSettledLate(effect_id=effect):
                 finished[effect] = started[effect]
             case _:
                 continue
@@ -146,7 +140,7 @@ def finished_effects(records: Sequence[Recorded[AgentEvent]]) -> Counter[str]:
 
 
 def repeated(
-    entries: Iterable[LedgerEntry], records: Sequence[Recorded[AgentEvent]], *, done: str = "done"
+    entries: Iterable[LedgerEntry], records: Sequence[Recorded[stored.AgentEvent]], *, done: str = "done"
 ) -> list[str]:
     """Return the effects that ran again although the log knew their end: none, unless exactly-once is broken.
 

@@ -29,7 +29,7 @@ class ChatWire(OpenAiWire):
         if reply.citations:
             message["annotations"] = list(_annotations(reply))
         choice: dict[str, JsonValue] = {"index": 0, "message": {**message, **reply.fields}, "logprobs": None}
-        if _is_filtered(reply):
+        if reply.finish_reason == "content_filter" and not reply.text and not reply.calls:
             del choice["message"]
         choices: JsonValue = [{**choice, "finish_reason": reply.finish_reason}]
         return {**_head("chat.completion"), "choices": choices, "usage": dict(reply.usage)}
@@ -76,10 +76,6 @@ def _head(kind: str) -> dict[str, JsonValue]:
 def _chunk(delta: dict[str, JsonValue], finish_reason: str | None = None) -> SseEvent:
     choice: JsonValue = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
     return None, {**_head("chat.completion.chunk"), "choices": [choice], "usage": None}
-
-
-def _is_filtered(reply: WireReply) -> bool:
-    return reply.finish_reason == "content_filter" and not reply.text and not reply.calls
 
 
 def _call(call: WireCall, arguments: str) -> dict[str, JsonValue]:

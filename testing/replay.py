@@ -12,25 +12,7 @@ from typing import Any, Generic
 
 from msgspec import structs
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ApprovalDenied,
-    ApprovalGranted,
-    ExecutionResumed,
-    ExecutionStarted,
-    MessagesAppended,
-    PauseLifted,
-    PauseRequested,
-    RetryScheduled,
-    SessionForked,
-    SessionStarted,
-    StopRequested,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolRetryScheduled,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import CommandRejected, NotARecording
 from steptrail.domain.instants import to_datetime
@@ -63,10 +45,10 @@ class Replay(Generic[OutputT]):
     """The result of a replay."""
 
     result: RunResult[OutputT]
-    records: Sequence[Recorded[AgentEvent]]
+    records: Sequence[Recorded[stored.AgentEvent]]
 
     @property
-    def events(self) -> tuple[AgentEvent, ...]:
+    def events(self) -> tuple[stored.AgentEvent, ...]:
         """The events, in order. `normalise` takes away what differs between any two processes."""
         return tuple(record.event for record in self.records)
 
@@ -114,10 +96,12 @@ class _Driver:
 
     def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
         self._clock = ManualClock(to_datetime(recording.records[0].at))
-        self._drawn = (e.draw for e in recording.events if isinstance(e, RetryScheduled | ToolRetryScheduled))
+        self._drawn = (
+            e.draw for e in recording.events if isinstance(e, stored.RetryScheduled | stored.ToolRetryScheduled)
+        )
         self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=self._draw))
         self._session, self._history = recording.session, history
-        self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
+        self._began = next((event for event in recording.events if isinstance(event, stored.SessionStarted)), None)
         self._agent: AnyAgent | None = None
         self._at_work: asyncio.Task[Any] | None = None
         self._ended_calls = 0
@@ -162,7 +146,7 @@ class _Driver:
         assert agent is not None
         said = _said(agent, command.event)
         match command.event:
-            case ExecutionStarted(input=None) as retry:
+            case stored.ExecutionStarted(input=None) as retry:
                 settings: dict[str, Any] = {
                     "by": retry.by,
                     "reason": retry.reason,
@@ -172,7 +156,7 @@ class _Driver:
                 }
                 is_later = retry.worker is None
                 await (session.requeue(**settings) if is_later else session.retry(agent, context=said, **settings))
-            case ExecutionStarted(input=Message() as given, by=by, key=key, worker=worker):
+            case stored.ExecutionStarted(input=Message() as given, by=by, key=key, worker=worker):
                 began, history, self._began, self._history = self._began, self._history, None, ()
                 if began is None and not command.metadata:
                     # The same words may have been said before, and are not to be taken for the same command.
@@ -193,7 +177,7 @@ class _Driver:
                     on_commit=self._on_commit,
                     **parent,
                 )
-            case SessionForked() as fork:
+            case stored.SessionForked() as fork:
                 self._began, self._history = None, ()
                 await self.trail.session(fork.source).fork(
                     at=fork.version,
@@ -203,26 +187,26 @@ class _Driver:
                     reason=fork.reason,
                     metadata=dict(fork.metadata),
                 )
-            case ExecutionResumed(limits=limits, error_policy=policy, by=by):
+            case stored.ExecutionResumed(limits=limits, error_policy=policy, by=by):
                 await session.resume(agent, limits=limits, error_policy=policy, by=by, context=said)
-            case MessagesAppended(messages=messages, by=by, key=key):
+            case stored.MessagesAppended(messages=messages, by=by, key=key):
                 say = session.send if command.goes_on else session.post
                 await say(agent, messages[0], by=by, key=key)
-            case PauseRequested(by=by, reason=reason, key=key):
+            case stored.PauseRequested(by=by, reason=reason, key=key):
                 await session.pause(by=by, reason=reason, key=key)
-            case PauseLifted(by=by, reason=reason, key=key):
+            case stored.PauseLifted(by=by, reason=reason, key=key):
                 await session.unpause(by=by, reason=reason, key=key)
-            case StopRequested(by=by, reason=reason, key=key):
+            case stored.StopRequested(by=by, reason=reason, key=key):
                 await session.stop(by=by, reason=reason, key=key)
-            case ApprovalGranted(approval_id=approval, by=by, reason=reason, arguments=arguments, key=key):
+            case stored.ApprovalGranted(approval_id=approval, by=by, reason=reason, arguments=arguments, key=key):
                 await session.approve(approval, by=by, reason=reason, arguments=arguments, key=key)
-            case ApprovalDenied(approval_id=approval, by=by, reason=reason, key=key):
+            case stored.ApprovalDenied(approval_id=approval, by=by, reason=reason, key=key):
                 await session.deny(approval, by=by, reason=reason, key=key)
-            case ToolExecutionCompleted(result=result, settled_by=str(by), settled_reason=reason):
+            case stored.ToolExecutionCompleted(result=result, settled_by=str(by), settled_reason=reason):
                 await session.settle(effect_id, "completed", by=by, result=result, reason=reason)
-            case ToolExecutionFailed(error=error, settled_by=str(by), settled_reason=reason):
+            case stored.ToolExecutionFailed(error=error, settled_by=str(by), settled_reason=reason):
                 await session.settle(effect_id, "failed", by=by, message=error.message, reason=reason)
-            case WaitEnded(reason="rerun" | "tell" as verdict, by=str(by), settled_reason=reason):
+            case stored.WaitEnded(reason="rerun" | "tell" as verdict, by=str(by), settled_reason=reason):
                 await session.settle(effect_id, verdict, by=by, reason=reason)
             case event:
                 raise AssertionError(f"{event.TYPE} is no command")
@@ -231,10 +215,13 @@ class _Driver:
         """Return what was drawn for this retry, and the middle where a replay goes on beyond its recording."""
         return next(self._drawn, 0.5)
 
-    def _on_commit(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def _on_commit(self, records: Sequence[Recorded[stored.AgentEvent]]) -> None:
         for record in records:
             match record.event:
-                case WaitStarted(kind="retry" | "tool_retry", until=int(until)) | ToolRetryScheduled(due_at=until):
+                case (
+                    stored.WaitStarted(kind="retry" | "tool_retry", until=int(until))
+                    | stored.ToolRetryScheduled(due_at=until)
+                ):
                     self._clock.reach(until)
                 case event:
                     self._ended_calls += ended_by_itself(event)
@@ -249,23 +236,23 @@ class _Driver:
             raise ReplayMismatch(f"session {self._session!r} runs otherwise: {so_far}") from None
 
 
-def _said(agent: AnyAgent, event: AgentEvent) -> object:
+def _said(agent: AnyAgent, event: stored.AgentEvent) -> object:
     """Return what a recorded command says of the run, as a value of the agent's type; None for nothing."""
-    stored = event.context if isinstance(event, ExecutionStarted | ExecutionResumed) else None
-    return agent.context.read(stored) if agent.context is not None and stored is not None else None
+    said = event.context if isinstance(event, stored.ExecutionStarted | stored.ExecutionResumed) else None
+    return agent.context.read(said) if agent.context is not None and said is not None else None
 
 
 async def _store_past(store: EventStore, recording: Recording) -> None:
     """Store the sessions that a fork was forked from, up to where it was. A session that is no fork has no past."""
-    own: list[Recorded[AgentEvent]] = []
+    own: list[Recorded[stored.AgentEvent]] = []
     for record in recording.records:
-        if isinstance(fork := record.event, SessionForked) and own:
+        if isinstance(fork := record.event, stored.SessionForked) and own:
             digest = await _append(store, fork.source, own)
             own, record = [], structs.replace(record, event=structs.replace(fork, digest=digest))
         own.append(record)
 
 
-async def _append(store: EventStore, session: str, records: Sequence[Recorded[AgentEvent]]) -> str:
+async def _append(store: EventStore, session: str, records: Sequence[Recorded[stored.AgentEvent]]) -> str:
     """Return the digest of what is stored. Of the commit in which a fork leaves, a recording has the first events."""
     head, stream = EMPTY_STREAM, stream_of(checked_session_id(session))
     for commit, together in groupby(records, key=lambda record: record.head or _UNKNOWN):

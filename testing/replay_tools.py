@@ -4,13 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from steptrail.domain.agent.events import (
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSuspended,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
@@ -61,7 +55,7 @@ def _unopened(recording: Recording) -> dict[int, str]:
     return {
         version: wait.problem or ""
         for version, wait in waits
-        if isinstance(wait, WaitStarted) and wait.kind == "resources"
+        if isinstance(wait, stored.WaitStarted) and wait.kind == "resources"
     }
 
 
@@ -136,17 +130,17 @@ class _ReplayedTool:
 def _outcome(call: RecordedCall, *, is_driven: bool) -> ToolOutcome | None:
     """Return how the call ended; None when it was cut off and only a driver can do that again."""
     match call.end:
-        case ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
+        case stored.ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
             return ToolSucceeded(result, most_shown=shown, usage=usage)
-        case ToolExecutionFailed(error=error, may_retry=may_retry, cut_by=CutBy(), usage=usage):
+        case stored.ToolExecutionFailed(error=error, may_retry=may_retry, cut_by=CutBy(), usage=usage):
             return ToolTimedOut(error, cancelled=True, may_retry=may_retry, usage=usage)
-        case ToolExecutionFailed(error=error, may_retry=may_retry, usage=usage):
+        case stored.ToolExecutionFailed(error=error, may_retry=may_retry, usage=usage):
             return ToolFailed(error, may_retry, usage)
-        case ToolExecutionSuspended(session=session, reason=reason, until=until, usage=usage):
+        case stored.ToolExecutionSuspended(session=session, reason=reason, until=until, usage=usage):
             return ToolSuspended(session, reason, until, usage)
-        case ToolExecutionInterrupted(reason="deadline", usage=usage):
+        case stored.ToolExecutionInterrupted(reason="deadline", usage=usage):
             return _unknown(call, usage)
-        case ToolExecutionInterrupted(reason="crash", usage=usage) if not is_driven:
+        case stored.ToolExecutionInterrupted(reason="crash", usage=usage) if not is_driven:
             return _unknown(call, usage)
         case _:
             return None

@@ -10,7 +10,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.shared.approvals import Approval, NotAsked, answer_to
+from steptrail.domain.shared.approvals import NotAsked, answer_to
 from steptrail.domain.shared.events import settled
 
 
@@ -61,7 +61,8 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         why = f"there is no approval {shown(command.approval_id)}; open are: {open_ones}"
         raise CommandRejected(command.DOING, state.agent_id, why)
     if not approval.is_open:
-        said = f"{_said(approval)} already, and an approval is answered once"
+        outcome = f"{approval.by} has {approval.answer} it" if approval.by is not None else "it has expired"
+        said = f"{outcome} already, and an approval is answered once"
         raise NotAsked(command.DOING, state.agent_id, said, "an approval is answered once")
     if call.open_approval is None:
         why = f"its call is {call.status.value} and needs no answer any more"
@@ -81,7 +82,3 @@ def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | 
         if call.approval is not None and call.approval.id == command.approval_id:
             return call
     return None
-
-
-def _said(approval: Approval) -> str:
-    return f"{approval.by} has {approval.answer} it" if approval.by is not None else "it has expired"

@@ -9,29 +9,7 @@ entry in a phase is ignored: the call keeps its phase and its data.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    AnswerAccepted,
-    AnswerRejected,
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ExecutionResumed,
-    HooksRan,
-    ToolCallAmended,
-    ToolCallBlocked,
-    ToolCallCancelled,
-    ToolCallHeld,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSettledLate,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
-    WaitEnded,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events.tools import Then
 
 
@@ -93,69 +71,73 @@ class Said(StrEnum):
     """The call failed."""
 
 
-CallKey = type[AgentEvent] | tuple[type[AgentEvent], Said | Then]
+CallKey = type[stored.AgentEvent] | tuple[type[stored.AgentEvent], Said | Then]
 """The key of a transition: an event's class, or the class with a property of the event."""
 
 
 def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
     started: dict[CallKey, CallPhase] = {
-        ToolExecutionStarted: CallPhase.RUNNING,
-        ToolExecutionFailed: CallPhase.FAILED,  # a call of a tool that does not exist never starts
+        stored.ToolExecutionStarted: CallPhase.RUNNING,
+        stored.ToolExecutionFailed: CallPhase.FAILED,  # a call of a tool that does not exist never starts
     }
     late: dict[CallKey, CallPhase] = {
-        ToolExecutionSettledLate: CallPhase.COMPLETED,
-        (ToolExecutionSettledLate, Said.ERROR): CallPhase.FAILED,
+        stored.ToolExecutionSettledLate: CallPhase.COMPLETED,
+        (stored.ToolExecutionSettledLate, Said.ERROR): CallPhase.FAILED,
     }
     cut_off: dict[CallKey, CallPhase] = {
-        (ToolExecutionInterrupted, Then.RERUN): CallPhase.AGAIN,
-        (ToolExecutionInterrupted, Then.TELL): CallPhase.INTERRUPTED,
-        (ToolExecutionInterrupted, Then.FAIL): CallPhase.INTERRUPTED,
-        (ToolExecutionInterrupted, Then.PARK): CallPhase.PARKED,
+        (stored.ToolExecutionInterrupted, Then.RERUN): CallPhase.AGAIN,
+        (stored.ToolExecutionInterrupted, Then.TELL): CallPhase.INTERRUPTED,
+        (stored.ToolExecutionInterrupted, Then.FAIL): CallPhase.INTERRUPTED,
+        (stored.ToolExecutionInterrupted, Then.PARK): CallPhase.PARKED,
     }
     # These hold also after the question: a new segment may have new hooks, which have not run for the call yet.
     refused: dict[CallKey, CallPhase] = {
-        ToolCallBlocked: CallPhase.BLOCKED,
-        (HooksRan, Said.FORBIDDEN): CallPhase.FORBIDDEN,
+        stored.ToolCallBlocked: CallPhase.BLOCKED,
+        (stored.HooksRan, Said.FORBIDDEN): CallPhase.FORBIDDEN,
     }
     hooked: dict[CallKey, CallPhase] = {
-        ToolCallHeld: CallPhase.HELD,
+        stored.ToolCallHeld: CallPhase.HELD,
         **refused,
-        ApprovalRequested: CallPhase.ASKING,
+        stored.ApprovalRequested: CallPhase.ASKING,
     }
     table: dict[CallPhase, dict[CallKey, CallPhase]] = {
-        CallPhase.NEW: {ToolCallAmended: CallPhase.NEW, **hooked, **started},
+        CallPhase.NEW: {stored.ToolCallAmended: CallPhase.NEW, **hooked, **started},
         # Nobody is asked about a call whose arguments do not fit its tool.
-        CallPhase.HELD: {ToolCallAmended: CallPhase.HELD, **hooked, ToolExecutionFailed: CallPhase.FAILED},
+        CallPhase.HELD: {
+            stored.ToolCallAmended: CallPhase.HELD,
+            **hooked,
+            stored.ToolExecutionFailed: CallPhase.FAILED,
+        },
         CallPhase.FORBIDDEN: {},
         CallPhase.ASKING: {
-            ToolCallAmended: CallPhase.ASKING,
+            stored.ToolCallAmended: CallPhase.ASKING,
             **refused,
-            ApprovalGranted: CallPhase.APPROVED,
-            ApprovalDenied: CallPhase.DENIED,
-            ApprovalExpired: CallPhase.DENIED,
+            stored.ApprovalGranted: CallPhase.APPROVED,
+            stored.ApprovalDenied: CallPhase.DENIED,
+            stored.ApprovalExpired: CallPhase.DENIED,
         },
         CallPhase.APPROVED: {**refused, **started},
         CallPhase.RUNNING: {
-            ToolExecutionCompleted: CallPhase.COMPLETED,
-            ToolExecutionFailed: CallPhase.FAILED,
-            (ToolExecutionFailed, Said.MAY_RETRY): CallPhase.RETRYABLE,
-            ToolExecutionSuspended: CallPhase.SUSPENDED,
-            ExecutionResumed: CallPhase.IN_DOUBT,
+            stored.ToolExecutionCompleted: CallPhase.COMPLETED,
+            stored.ToolExecutionFailed: CallPhase.FAILED,
+            (stored.ToolExecutionFailed, Said.MAY_RETRY): CallPhase.RETRYABLE,
+            stored.ToolExecutionSuspended: CallPhase.SUSPENDED,
+            stored.ExecutionResumed: CallPhase.IN_DOUBT,
             **cut_off,
         },
         CallPhase.IN_DOUBT: {**cut_off, **late},
         CallPhase.AGAIN: {**started, **late},
-        CallPhase.RETRYABLE: {ToolRetryScheduled: CallPhase.RETRYING},
+        CallPhase.RETRYABLE: {stored.ToolRetryScheduled: CallPhase.RETRYING},
         CallPhase.RETRYING: {**started},
-        CallPhase.SUSPENDED: {ExecutionResumed: CallPhase.AGAIN, WaitEnded: CallPhase.AGAIN},
+        CallPhase.SUSPENDED: {stored.ExecutionResumed: CallPhase.AGAIN, stored.WaitEnded: CallPhase.AGAIN},
         CallPhase.PARKED: {
-            ToolExecutionCompleted: CallPhase.COMPLETED,
-            ToolExecutionFailed: CallPhase.FAILED,
-            (WaitEnded, Said.RERUN): CallPhase.AGAIN,
-            WaitEnded: CallPhase.INTERRUPTED,
+            stored.ToolExecutionCompleted: CallPhase.COMPLETED,
+            stored.ToolExecutionFailed: CallPhase.FAILED,
+            (stored.WaitEnded, Said.RERUN): CallPhase.AGAIN,
+            stored.WaitEnded: CallPhase.INTERRUPTED,
             **late,
         },
-        CallPhase.ANSWER: {AnswerAccepted: CallPhase.COMPLETED, AnswerRejected: CallPhase.REJECTED},
+        CallPhase.ANSWER: {stored.AnswerAccepted: CallPhase.COMPLETED, stored.AnswerRejected: CallPhase.REJECTED},
         CallPhase.REJECTED: {},
         CallPhase.COMPLETED: {},
         CallPhase.FAILED: {},
@@ -175,13 +157,13 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.SUSPENDED,
         CallPhase.ANSWER,
     ):
-        table[phase][ToolCallCancelled] = CallPhase.CANCELLED
+        table[phase][stored.ToolCallCancelled] = CallPhase.CANCELLED
     return table
 
 
 CALL_TRANSITIONS: Mapping[CallPhase, Mapping[CallKey, CallPhase]] = _table()
 
-CANCELLABLE = frozenset(phase for phase, keys in CALL_TRANSITIONS.items() if ToolCallCancelled in keys)
+CANCELLABLE = frozenset(phase for phase, keys in CALL_TRANSITIONS.items() if stored.ToolCallCancelled in keys)
 """The phases of a call that has not ended and is not running."""
 
 
@@ -189,25 +171,25 @@ _QUALIFIED = frozenset(key[0] for keys in CALL_TRANSITIONS.values() for key in k
 """The events whose class alone may not be their key."""
 
 
-def key_of(event: AgentEvent) -> CallKey:
+def key_of(event: stored.AgentEvent) -> CallKey:
     """Return the key of an event in the table."""
     if type(event) not in _QUALIFIED:
         return type(event)
     match event:
-        case ToolExecutionInterrupted():
-            return ToolExecutionInterrupted, event.then
-        case ToolExecutionFailed(may_retry=True):
-            return ToolExecutionFailed, Said.MAY_RETRY
-        case ToolExecutionSettledLate() if event.error is not None:
-            return ToolExecutionSettledLate, Said.ERROR
-        case HooksRan() if event.forbidden_by is not None:
-            return HooksRan, Said.FORBIDDEN
-        case WaitEnded(reason="rerun"):
-            return WaitEnded, Said.RERUN
+        case stored.ToolExecutionInterrupted():
+            return stored.ToolExecutionInterrupted, event.then
+        case stored.ToolExecutionFailed(may_retry=True):
+            return stored.ToolExecutionFailed, Said.MAY_RETRY
+        case stored.ToolExecutionSettledLate() if event.error is not None:
+            return stored.ToolExecutionSettledLate, Said.ERROR
+        case stored.HooksRan() if event.forbidden_by is not None:
+            return stored.HooksRan, Said.FORBIDDEN
+        case stored.WaitEnded(reason="rerun"):
+            return stored.WaitEnded, Said.RERUN
         case _:
             return type(event)
 
 
-def call_phase_after(phase: CallPhase, event: AgentEvent) -> CallPhase | None:
+def call_phase_after(phase: CallPhase, event: stored.AgentEvent) -> CallPhase | None:
     """Return the phase that follows `event` in `phase`; None when the event does not apply in that phase."""
     return CALL_TRANSITIONS[phase].get(key_of(event))

@@ -15,18 +15,7 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = [
-    "Approve",
-    "Command",
-    "Deny",
-    "Fork",
-    "Resume",
-    "Retry",
-    "Send",
-    "Settle",
-    "Start",
-    "Verdict",
-]
+__all__ = ["Approve", "Command", "Deny", "Fork", "Resume", "Retry", "Send", "Settle", "Start", "Verdict"]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
 """A person's verdict on a call whose outcome is unknown: it completed, it failed, run it again, or tell the model that

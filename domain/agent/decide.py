@@ -8,18 +8,10 @@ from typing import assert_never, cast
 
 from msgspec import structs
 
+from steptrail.domain.agent import events
 from steptrail.domain.agent.answers import answer_approval, settle
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ExecutionResumed,
-    ExecutionStarted,
-    MessagesAppended,
-    MetadataChanged,
-    SessionForked,
-    SessionStarted,
-)
 from steptrail.domain.agent.events.execution import Override
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
@@ -34,11 +26,11 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.steering import asked_by_leaving, asked_to_pause, asked_to_stop, asked_to_unpause
+from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
 
-def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
+def decide(state: AgentState, command: Command) -> tuple[events.AgentEvent, ...]:
     """Return the events that follow from the command; none when the command was accepted before.
 
     Raises `CommandRejected`, which says what to do instead, when the session cannot take the command in its state, or
@@ -59,16 +51,9 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
             return _send(state, command)
         case Resume():
             return _resume(state, command)
-        case Pause():
+        case Pause() | Unpause() | Stop():
             was_said_more = state.execution is not None and state.execution.asked_again
-            is_paused = state.phase is Phase.PAUSED
-            return asked_to_pause(command, state.agent_id, state, is_paused=is_paused, was_said_more=was_said_more)
-        case Unpause() if state.phase is Phase.UNPAUSED:
-            return ()
-        case Unpause():
-            return asked_to_unpause(command, state.agent_id, state, is_paused=state.phase is Phase.PAUSED)
-        case Stop():
-            return asked_to_stop(command, state.agent_id, state)
+            return steered(command, state.agent_id, state, was_said_more=was_said_more)
         case Leave(at=at):
             return _leave(state, at)
         case Settle():
@@ -93,7 +78,7 @@ def _what(command: FromOutside) -> str:
             return type(command).__name__.lower()
 
 
-def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
+def _start(state: AgentState, command: Start) -> tuple[events.AgentEvent, ...]:
     if state.is_open:
         is_same = state.execution is not None and state.execution.input == command.input
         what, goes_on = ("this input without this key", "run") if is_same else ("another input", "resume")
@@ -103,21 +88,21 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
         )
         raise CommandRejected("run", state.agent_id, why)
     refuse_disorder((command.input,), "`run`")
-    opened: tuple[AgentEvent, ...] = ()
+    opened: tuple[events.AgentEvent, ...] = ()
     if state.phase is Phase.ABSENT:
-        opened = (SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
+        opened = (events.SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
         if command.history:
-            opened = (*opened, MessagesAppended(messages=in_order(command.history), by="history"))
+            opened = (*opened, events.MessagesAppended(messages=in_order(command.history), by="history"))
     elif command.new:
         raise CommandRejected("open", state.agent_id, "it exists already: send to it")
     elif command.history:
         raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
     elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
-        opened = (MetadataChanged(changes=changes, by=command.by),)
+        opened = (events.MetadataChanged(changes=changes, by=command.by),)
     return (*opened, _execution(state, command, command.agent, input=command.input))
 
 
-def _retry(state: AgentState, command: Retry) -> tuple[AgentEvent, ...]:
+def _retry(state: AgentState, command: Retry) -> tuple[events.AgentEvent, ...]:
     if (why := why_no_retry(state)) is not None:
         raise CommandRejected("retry", state.agent_id, why)
     given = {"limits": command.limits, "error_policy": command.error_policy}
@@ -137,9 +122,9 @@ def _execution(
     retry_of: str | None = None,
     reason: str | None = None,
     overrides: tuple[Override, ...] = (),
-) -> ExecutionStarted:
+) -> events.ExecutionStarted:
     ordinal = state.fold.executions + 1
-    return ExecutionStarted(
+    return events.ExecutionStarted(
         execution_id=execution_id(SessionId(state.agent_id), ordinal),
         ordinal=ordinal,
         segment=state.fold.segment + (command.worker is not None),
@@ -156,7 +141,7 @@ def _execution(
     )
 
 
-def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
+def _send(state: AgentState, command: Send) -> tuple[events.AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("send to", state.agent_id, "no execution is open: start one with this input")
     if command.context is not None and state.execution is not None and command.context != state.execution.context:
@@ -166,10 +151,10 @@ def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
         )
         raise CommandRejected("send to", state.agent_id, why)
     refuse_disorder(command.messages, "`send`")
-    return (MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
+    return (events.MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
 
 
-def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
+def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]:
     execution = state.execution
     if execution is None or not state.is_open:
         raise CommandRejected("resume", state.agent_id, "no execution is open: its last one has finished")
@@ -178,7 +163,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
     since = step.clock.since if step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else None
     differs = command.agent.fingerprint != execution.agent.fingerprint
     return (
-        ExecutionResumed(
+        events.ExecutionResumed(
             segment=state.fold.segment + 1,
             worker=command.worker,
             library=VERSION,
@@ -208,7 +193,7 @@ def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
     return SegmentEnd.WAIT if waited else SegmentEnd.CRASH
 
 
-def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
+def _leave(state: AgentState, at: int) -> tuple[events.AgentEvent, ...]:
     if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
     requested, by, reason = asked_by_leaving(state.pause_request)
@@ -226,11 +211,11 @@ def why_no_fork(state: AgentState) -> str | None:
     return f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"
 
 
-def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:
+def _fork(state: AgentState, command: Fork) -> tuple[events.AgentEvent, ...]:
     if (why := why_no_fork(state)) is not None:
         raise CommandRejected("fork", state.agent_id, why)
     return (
-        SessionForked(
+        events.SessionForked(
             name=command.name or state.name,
             source=state.agent_id,
             version=state.version,

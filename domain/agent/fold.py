@@ -213,10 +213,6 @@ class SessionFold(Struct):
         if key is not None:
             self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}
 
-    def ended_at(self, execution: int) -> int | None:
-        """Return the version at which an execution ended; None while it is open."""
-        return self.ended_at_version[execution - 1] if execution <= len(self.ended_at_version) else None
-
     @property
     def status(self) -> ExecutionStatus:
         """The status of the session: that of its open execution, or of the last one."""

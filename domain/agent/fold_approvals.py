@@ -4,13 +4,7 @@ from bisect import bisect_left
 
 from msgspec import structs
 
-from steptrail.domain.agent.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ToolCallHeld,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import end_call, move_call
 from steptrail.domain.agent.ids import position_of
@@ -22,18 +16,18 @@ from steptrail.domain.shared.approvals import Approval
 APPROVAL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 
-@APPROVAL_HANDLERS.of(ToolCallHeld)
-def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
+@APPROVAL_HANDLERS.of(stored.ToolCallHeld)
+def _held(fold: SessionFold, event: stored.ToolCallHeld, at: int) -> None:
     move_call(fold, event.position, event, hold=Hold(event.rule, event.hook))
 
 
-@APPROVAL_HANDLERS.of(ApprovalRequested)
-def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
+@APPROVAL_HANDLERS.of(stored.ApprovalRequested)
+def _requested(fold: SessionFold, event: stored.ApprovalRequested, at: int) -> None:
     move_call(fold, event.position, event, approval=Approval.of(event, at, fold.version + 1))
 
 
-@APPROVAL_HANDLERS.of(ApprovalGranted)
-def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
+@APPROVAL_HANDLERS.of(stored.ApprovalGranted)
+def _granted(fold: SessionFold, event: stored.ApprovalGranted, at: int) -> None:
     fold.remember(event.key, f"approve {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is None:
         return
@@ -48,8 +42,8 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     move_call(fold, call.position, event, approval=granted, call=run)
 
 
-@APPROVAL_HANDLERS.of(ApprovalDenied)
-def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
+@APPROVAL_HANDLERS.of(stored.ApprovalDenied)
+def _denied(fold: SessionFold, event: stored.ApprovalDenied, at: int) -> None:
     fold.remember(event.key, f"deny {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is not None:
         call, approval = asked
@@ -61,8 +55,8 @@ def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
         )
 
 
-@APPROVAL_HANDLERS.of(ApprovalExpired)
-def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
+@APPROVAL_HANDLERS.of(stored.ApprovalExpired)
+def _expired(fold: SessionFold, event: stored.ApprovalExpired, at: int) -> None:
     if (asked := _asked_about(fold, event.approval_id)) is not None:
         call, approval = asked
         text = "This call was not run: nobody approved it in time."

@@ -8,21 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import call_phase_after
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ExecutionResumed,
-    ToolCallAmended,
-    ToolCallBlocked,
-    ToolCallCancelled,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSettledLate,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
-)
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.step import Suspension, ToolExecution
@@ -35,7 +22,9 @@ from steptrail.domain.usage import BilledUsage
 CALL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 
-def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **changes: Any) -> ToolExecution | None:
+def move_call(
+    fold: SessionFold, position: int | None, event: stored.AgentEvent, **changes: Any
+) -> ToolExecution | None:
     """Move a call of the open step to the phase after `event`, and change these fields; return the call before that.
 
     Returns None, and changes no call, when there is no such call, or when the event does not apply in its phase.
@@ -52,7 +41,7 @@ def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **chan
 
 
 def end_call(
-    fold: SessionFold, position: int | None, event: AgentEvent, bill: BilledUsage | None = None, **changes: Any
+    fold: SessionFold, position: int | None, event: stored.AgentEvent, bill: BilledUsage | None = None, **changes: Any
 ) -> ToolExecution | None:
     """Move a call to its end as `move_call` does, and count the segment as productive; return the call before that."""
     before = move_call(fold, position, event, **changes)
@@ -62,7 +51,7 @@ def end_call(
     return before
 
 
-def cut_calls(fold: SessionFold, event: ExecutionResumed) -> None:
+def cut_calls(fold: SessionFold, event: stored.ExecutionResumed) -> None:
     """Move the calls that a new segment finds: those that were running are in doubt, those suspended are due again."""
     for call in fold.step.calls if fold.step is not None else ():
         move_call(fold, call.position, event, suspension=None)
@@ -86,8 +75,8 @@ def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
     fold.step.calls[before.position] = structs.replace(fold.step.calls[before.position], **changes)
 
 
-@CALL_HANDLERS.of(ToolExecutionStarted)
-def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionStarted)
+def _started(fold: SessionFold, event: stored.ToolExecutionStarted, at: int) -> None:
     execution = fold.execution
     spec = execution.agent.tool(event.tool) if execution is not None else None
     before = move_call(
@@ -106,14 +95,14 @@ def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
         execution.tool_calls = {**execution.tool_calls, event.tool: execution.tool_calls.get(event.tool, 0) + 1}
 
 
-@CALL_HANDLERS.of(ToolExecutionCompleted)
-def _completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionCompleted)
+def _completed(fold: SessionFold, event: stored.ToolExecutionCompleted, at: int) -> None:
     text, seconds = _shown(event.result, event.shown_characters), event.duration_seconds
     end_call(fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds)
 
 
-@CALL_HANDLERS.of(ToolExecutionFailed)
-def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionFailed)
+def _failed(fold: SessionFold, event: stored.ToolExecutionFailed, at: int) -> None:
     before = end_call(
         fold, event.position, event, event.usage, error=event.error, duration_seconds=event.duration_seconds
     )
@@ -121,13 +110,13 @@ def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
         _change(fold, before, failures=before.failures + 1)
 
 
-@CALL_HANDLERS.of(ToolRetryScheduled)
-def _retry_scheduled(fold: SessionFold, event: ToolRetryScheduled, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolRetryScheduled)
+def _retry_scheduled(fold: SessionFold, event: stored.ToolRetryScheduled, at: int) -> None:
     move_call(fold, event.position, event, error=None, due_at=event.due_at)
 
 
-@CALL_HANDLERS.of(ToolExecutionInterrupted)
-def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionInterrupted)
+def _interrupted(fold: SessionFold, event: stored.ToolExecutionInterrupted, at: int) -> None:
     before = move_call(fold, event.position, event)
     if before is None:
         return
@@ -138,13 +127,13 @@ def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) ->
         _change(fold, before, error=error, duration_seconds=event.duration_seconds)
 
 
-@CALL_HANDLERS.of(ToolExecutionSuspended)
-def _suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionSuspended)
+def _suspended(fold: SessionFold, event: stored.ToolExecutionSuspended, at: int) -> None:
     end_call(fold, event.position, event, event.usage, suspension=Suspension(event.session, event.reason, event.until))
 
 
-@CALL_HANDLERS.of(ToolExecutionSettledLate)
-def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionSettledLate)
+def _settled_late(fold: SessionFold, event: stored.ToolExecutionSettledLate, at: int) -> None:
     calls = fold.step.calls if fold.step is not None else []
     call = next((call for call in calls if call.effect_id == event.effect_id), None)
     if call is None or call.attempt != event.attempt:
@@ -153,20 +142,20 @@ def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -
     end_call(fold, call.position, event, event.usage, result=event.result, text=text, error=event.error)
 
 
-@CALL_HANDLERS.of(ToolCallBlocked)
-def _blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolCallBlocked)
+def _blocked(fold: SessionFold, event: stored.ToolCallBlocked, at: int) -> None:
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
     end_call(fold, event.position, event, error=error)
 
 
-@CALL_HANDLERS.of(ToolCallAmended)
-def _amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolCallAmended)
+def _amended(fold: SessionFold, event: stored.ToolCallAmended, at: int) -> None:
     if (before := move_call(fold, event.position, event)) is not None:
         _change(fold, before, call=structs.replace(before.call, arguments=event.arguments, raw=None))
 
 
-@CALL_HANDLERS.of(ToolCallCancelled)
-def _cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
+@CALL_HANDLERS.of(stored.ToolCallCancelled)
+def _cancelled(fold: SessionFold, event: stored.ToolCallCancelled, at: int) -> None:
     before = end_call(fold, event.position, event, text=f"This call was not run: {event.reason}.", suspension=None)
     if before is not None and event.over_the_limit and fold.execution is not None:
         fold.execution.tool_calls_refused += 1

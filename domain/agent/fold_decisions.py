@@ -1,12 +1,6 @@
 """Fold handlers of decisions and waits: votes are gathered and resolved, and a wait begins and ends."""
 
-from steptrail.domain.agent.events import (
-    ContinuationEvaluated,
-    EvaluationsRecorded,
-    RetryScheduled,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import move_call
 from steptrail.domain.agent.standing import waits_of
@@ -16,8 +10,8 @@ from steptrail.domain.kernel.standing import answered
 DECISION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 
-@DECISION_HANDLERS.of(EvaluationsRecorded)
-def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int) -> None:
+@DECISION_HANDLERS.of(stored.EvaluationsRecorded)
+def _evaluations_recorded(fold: SessionFold, event: stored.EvaluationsRecorded, at: int) -> None:
     if fold.execution is None or event.phase == "end":
         return
     if event.phase == "resume":
@@ -29,8 +23,8 @@ def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int
         fold.execution.votes = (*event.votes, *fold.execution.votes)
 
 
-@DECISION_HANDLERS.of(ContinuationEvaluated)
-def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at: int) -> None:
+@DECISION_HANDLERS.of(stored.ContinuationEvaluated)
+def _continuation_evaluated(fold: SessionFold, event: stored.ContinuationEvaluated, at: int) -> None:
     execution = fold.execution
     if execution is None:
         return
@@ -49,14 +43,14 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
     execution.decision, execution.decided_votes = event, decided
 
 
-@DECISION_HANDLERS.of(RetryScheduled)
-def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
+@DECISION_HANDLERS.of(stored.RetryScheduled)
+def _retry_scheduled(fold: SessionFold, event: stored.RetryScheduled, at: int) -> None:
     if fold.execution is not None:
         fold.execution.retry = event
 
 
-@DECISION_HANDLERS.of(WaitStarted)
-def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
+@DECISION_HANDLERS.of(stored.WaitStarted)
+def _wait_started(fold: SessionFold, event: stored.WaitStarted, at: int) -> None:
     fold.wait_origin = fold.phase
     if fold.execution is not None:
         fold.execution.wait, fold.execution.waits = event, waits_of(fold, event, at)
@@ -66,8 +60,8 @@ def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
         fold.step.clock = fold.step.clock.stopped(at)
 
 
-@DECISION_HANDLERS.of(WaitEnded)
-def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
+@DECISION_HANDLERS.of(stored.WaitEnded)
+def _wait_ended(fold: SessionFold, event: stored.WaitEnded, at: int) -> None:
     if fold.execution is None:
         return
     # A person's verdict comes while no process runs the session: the clock starts with the next segment.

@@ -4,20 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events import (
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionResumed,
-    ExecutionStarted,
-    MessagesAppended,
-    MetadataChanged,
-    PauseLifted,
-    PauseRequested,
-    SessionForked,
-    SessionStarted,
-    StopRequested,
-)
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, SessionFold
 from steptrail.domain.agent.fold_calls import cut_calls
 from steptrail.domain.agent.ids import SessionId, execution_id
@@ -34,14 +22,14 @@ from steptrail.domain.usage import billed_together
 EXECUTION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 
-@EXECUTION_HANDLERS.of(SessionStarted)
-def _session_started(fold: SessionFold, event: SessionStarted, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.SessionStarted)
+def _session_started(fold: SessionFold, event: stored.SessionStarted, at: int) -> None:
     fold.name, fold.parent, fold.metadata = event.name, event.parent, dict(event.metadata)
     fold.created_at = at
 
 
-@EXECUTION_HANDLERS.of(SessionForked)
-def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.SessionForked)
+def _session_forked(fold: SessionFold, event: stored.SessionForked, at: int) -> None:
     """Make the past of another session the past of this one, without its requests, its keys and its parent."""
     fold.name, fold.parent, fold.forked_from = event.name, None, ForkRef(event.source, event.version)
     fold.metadata = {**fold.metadata, **event.metadata}
@@ -61,8 +49,8 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
         execution.productive = True
 
 
-@EXECUTION_HANDLERS.of(MessagesAppended)
-def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.MessagesAppended)
+def _messages_appended(fold: SessionFold, event: stored.MessagesAppended, at: int) -> None:
     if event.key is not None:
         context = fold.execution.context if fold.execution is not None else None
         fold.remember(event.key, said(*event.messages, context=context))
@@ -79,14 +67,14 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
         fold.execution.unanswered, fold.execution.answer_due = True, False
 
 
-@EXECUTION_HANDLERS.of(MetadataChanged)
-def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.MetadataChanged)
+def _metadata_changed(fold: SessionFold, event: stored.MetadataChanged, at: int) -> None:
     kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
     fold.metadata = {**kept, **event.changes}
 
 
-@EXECUTION_HANDLERS.of(ExecutionStarted)
-def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.ExecutionStarted)
+def _execution_started(fold: SessionFold, event: stored.ExecutionStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
     answers, last = event.input, fold.execution
     context = last.context if event.context is None and last is not None else event.context
@@ -129,8 +117,8 @@ def _given_up(fold: SessionFold) -> Iterator[int]:
             yield place
 
 
-@EXECUTION_HANDLERS.of(ExecutionResumed)
-def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.ExecutionResumed)
+def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
     if fold.phase not in {Phase.PAUSED, Phase.UNPAUSED, Phase.RECOVERING, Phase.PENDING}:
         fold.resume_to = fold.phase
@@ -179,8 +167,8 @@ def _form(agent: AgentSnapshot) -> object:
     return (agent.output.json_schema, agent.output.is_wrapped) if agent.output is not None else None
 
 
-@EXECUTION_HANDLERS.of(ExecutionPaused)
-def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.ExecutionPaused)
+def _execution_paused(fold: SessionFold, event: stored.ExecutionPaused, at: int) -> None:
     if fold.phase not in {Phase.RECOVERING, Phase.PAUSED}:
         fold.resume_to = Phase.BOUNDARY if fold.phase is Phase.PENDING else fold.phase
     if fold.step is not None:
@@ -193,22 +181,22 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
         fold.execution.productive = True
 
 
-@EXECUTION_HANDLERS.of(StopRequested)
-def _stop_requested(fold: SessionFold, event: StopRequested, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.StopRequested)
+def _stop_requested(fold: SessionFold, event: stored.StopRequested, at: int) -> None:
     fold.remember(event.key, "stop")
     if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
         fold.execution.stop_request = Request(event.by, event.reason, at)
 
 
-@EXECUTION_HANDLERS.of(PauseRequested)
-def _pause_requested(fold: SessionFold, event: PauseRequested, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.PauseRequested)
+def _pause_requested(fold: SessionFold, event: stored.PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
     if fold.execution is not None and fold.execution.finished is None and fold.phase is not Phase.PAUSED:
         fold.execution.pause_request = Request(event.by, event.reason, at)
 
 
-@EXECUTION_HANDLERS.of(PauseLifted)
-def _pause_lifted(fold: SessionFold, event: PauseLifted, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.PauseLifted)
+def _pause_lifted(fold: SessionFold, event: stored.PauseLifted, at: int) -> None:
     fold.remember(event.key, "unpause")
     if fold.execution is not None:
         fold.execution.pause_request = None
@@ -216,8 +204,8 @@ def _pause_lifted(fold: SessionFold, event: PauseLifted, at: int) -> None:
             fold.execution.unpaused = Request(event.by, event.reason, at)
 
 
-@EXECUTION_HANDLERS.of(ExecutionFinished)
-def _execution_finished(fold: SessionFold, event: ExecutionFinished, at: int) -> None:
+@EXECUTION_HANDLERS.of(stored.ExecutionFinished)
+def _execution_finished(fold: SessionFold, event: stored.ExecutionFinished, at: int) -> None:
     if fold.execution is not None:
         fold.execution.finished, fold.execution.finished_at = event, at
         fold.execution.waits, fold.execution.asked_again = (), False

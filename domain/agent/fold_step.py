@@ -1,19 +1,7 @@
 """Fold handlers of steps. They make messages of the model's replies and of tool results, in canonical order."""
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.events import (
-    AnswerAccepted,
-    AnswerRejected,
-    HooksRan,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceRequestAmended,
-    InferenceStarted,
-    StepCompleted,
-    StepStarted,
-    UsageRecorded,
-)
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
 from steptrail.domain.agent.fold_calls import move_call
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
@@ -34,8 +22,8 @@ _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFEREN
 """The hooks that can forbid the rest of a step. Hooks about a tool call can forbid that call only."""
 
 
-@STEP_HANDLERS.of(StepStarted)
-def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
+@STEP_HANDLERS.of(stored.StepStarted)
+def _step_started(fold: SessionFold, event: stored.StepStarted, at: int) -> None:
     fold.step = StepFold(number=event.number, started_at=at, clock=Stopwatch(since=at))
     if fold.execution is not None:
         if fold.execution.answer_due and not (fold.origins.last is not None and fold.origins.last.output):
@@ -44,15 +32,15 @@ def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
         fold.execution.unanswered = False
 
 
-@STEP_HANDLERS.of(InferenceStarted)
-def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> None:
+@STEP_HANDLERS.of(stored.InferenceStarted)
+def _inference_started(fold: SessionFold, event: stored.InferenceStarted, at: int) -> None:
     if fold.step is not None:
         fold.step.inference_attempt, fold.step.inference_in_doubt = event.attempt, False
         fold.step.model, fold.step.output_mode = event.model, event.output_mode
 
 
-@STEP_HANDLERS.of(InferenceCompleted)
-def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) -> None:
+@STEP_HANDLERS.of(stored.InferenceCompleted)
+def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at: int) -> None:
     step, execution, reply = fold.step, fold.execution, event.reply
     if step is None or execution is None:
         return
@@ -79,8 +67,8 @@ def _name_of_answers(step: StepFold, execution: ExecutionFold) -> str | None:
     return output.name if output is not None else None
 
 
-@STEP_HANDLERS.of(InferenceFailed)
-def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> None:
+@STEP_HANDLERS.of(stored.InferenceFailed)
+def _inference_failed(fold: SessionFold, event: stored.InferenceFailed, at: int) -> None:
     fold.inferences += 1
     if fold.step is not None:
         fold.step.inference_error = event.error
@@ -88,29 +76,29 @@ def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> Non
         fold.execution.productive = True
 
 
-@STEP_HANDLERS.of(InferenceInterrupted)
-def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: int) -> None:
+@STEP_HANDLERS.of(stored.InferenceInterrupted)
+def _inference_interrupted(fold: SessionFold, event: stored.InferenceInterrupted, at: int) -> None:
     if fold.step is not None:
         fold.step.inference_in_doubt = False
         fold.step.inference_given_up = event.is_given_up
     fold.end_at(event.deadline)
 
 
-@STEP_HANDLERS.of(InferenceRequestAmended)
-def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended, at: int) -> None:
+@STEP_HANDLERS.of(stored.InferenceRequestAmended)
+def _inference_request_amended(fold: SessionFold, event: stored.InferenceRequestAmended, at: int) -> None:
     if fold.step is not None:
         fold.step.amendments = (*fold.step.amendments, event)
 
 
-@STEP_HANDLERS.of(UsageRecorded)
-def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
+@STEP_HANDLERS.of(stored.UsageRecorded)
+def _usage_recorded(fold: SessionFold, event: stored.UsageRecorded, at: int) -> None:
     fold.usage = fold.usage + event.usage
     if fold.execution is not None:
         fold.execution.bill(event.usage, *event.usage.models)
 
 
-@STEP_HANDLERS.of(HooksRan)
-def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
+@STEP_HANDLERS.of(stored.HooksRan)
+def _hooks_ran(fold: SessionFold, event: stored.HooksRan, at: int) -> None:
     if fold.execution is not None:
         ran = (event.hook_type, event.step, event.position)
         fold.execution.hooks_ran = fold.execution.hooks_ran | {ran}
@@ -122,8 +110,8 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
         move_call(fold, event.position, event, forbidden_by=event.forbidden_by)
 
 
-@STEP_HANDLERS.of(AnswerAccepted)
-def _answer_accepted(fold: SessionFold, event: AnswerAccepted, at: int) -> None:
+@STEP_HANDLERS.of(stored.AnswerAccepted)
+def _answer_accepted(fold: SessionFold, event: stored.AnswerAccepted, at: int) -> None:
     step, execution = fold.step, fold.execution
     if step is None or execution is None or step.reply is None:
         return
@@ -143,8 +131,8 @@ def _answer_in(reply: ModelReply, execution: ExecutionFold, position: int | None
         return None
 
 
-@STEP_HANDLERS.of(AnswerRejected)
-def _answer_rejected(fold: SessionFold, event: AnswerRejected, at: int) -> None:
+@STEP_HANDLERS.of(stored.AnswerRejected)
+def _answer_rejected(fold: SessionFold, event: stored.AnswerRejected, at: int) -> None:
     if fold.step is None or fold.execution is None:
         return
     fold.step.output = StepOutput(verdict=OutputVerdict.REJECTED, problems=event.problems)
@@ -152,8 +140,8 @@ def _answer_rejected(fold: SessionFold, event: AnswerRejected, at: int) -> None:
     fold.step.is_told_in_a_message = move_call(fold, event.position, event, text=problem_text(event.problems)) is None
 
 
-@STEP_HANDLERS.of(StepCompleted)
-def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
+@STEP_HANDLERS.of(stored.StepCompleted)
+def _step_completed(fold: SessionFold, event: stored.StepCompleted, at: int) -> None:
     step, execution = fold.step, fold.execution
     if step is None or execution is None:
         return

@@ -2,18 +2,10 @@
 
 from collections.abc import Sequence
 
+from steptrail.domain.agent import events
 from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ExecutionResumed,
-    ExecutionStarted,
-    SessionForked,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionSettledLate,
-)
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, is_effect_of, stream_of
 from steptrail.domain.agent.interruptions import restated
@@ -26,7 +18,7 @@ from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.kernel.record import StreamVersion
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
 
 
@@ -44,11 +36,6 @@ def _reopen(state: AgentState, worker: str, took_over: bool) -> Resume | None:
     return Resume(agent=state.agent, worker=worker, last_seen=state.fold.seen_at, ended_by=ended_by)
 
 
-def _version_of_key(state: AgentState, key: str) -> int | None:
-    use = state.fold.keys.get(key)
-    return None if use is None else state.fold.ended_at(use.execution)
-
-
 def _children(state: AgentState) -> Sequence[str]:
     """Return the sessions that calls of the open step run, and those that calls of the last step left behind.
 
@@ -64,33 +51,35 @@ def _children(state: AgentState) -> Sequence[str]:
     ]
 
 
-def _forked_from(event: AgentEvent) -> StreamVersion | None:
-    if not isinstance(event, SessionForked):
+def _forked_from(event: events.AgentEvent) -> StreamVersion | None:
+    if not isinstance(event, events.SessionForked):
         return None
     return StreamVersion(stream_of(SessionId(event.source)), event.version, event.digest)
 
 
-def _opens_segment(event: AgentEvent) -> bool:
-    return isinstance(event, ExecutionResumed) or (isinstance(event, ExecutionStarted) and event.worker is not None)
+def _opens_segment(event: events.AgentEvent) -> bool:
+    return isinstance(event, events.ExecutionResumed) or (
+        isinstance(event, events.ExecutionStarted) and event.worker is not None
+    )
 
 
-def _settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
+def _settle_late(event: events.AgentEvent, call: CallInFlight, segment: int) -> events.AgentEvent | None:
     """Return the late report of a call's end by a worker of `segment`; None for events that are no end of a call."""
-    if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
+    if not isinstance(event, events.ToolExecutionCompleted | events.ToolExecutionFailed):
         return None
-    return ToolExecutionSettledLate(
+    return events.ToolExecutionSettledLate(
         effect_id=call.effect_id,
         attempt=call.attempt,
         segment=segment,
-        result=event.result if isinstance(event, ToolExecutionCompleted) else None,
-        error=event.error if isinstance(event, ToolExecutionFailed) else None,
-        cut_by=event.cut_by if isinstance(event, ToolExecutionFailed) else None,
-        shown_characters=event.shown_characters if isinstance(event, ToolExecutionCompleted) else None,
+        result=event.result if isinstance(event, events.ToolExecutionCompleted) else None,
+        error=event.error if isinstance(event, events.ToolExecutionFailed) else None,
+        cut_by=event.cut_by if isinstance(event, events.ToolExecutionFailed) else None,
+        shown_characters=event.shown_characters if isinstance(event, events.ToolExecutionCompleted) else None,
         usage=event.usage,
     )
 
 
-AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
+AGENT: Machine[AgentState, Command, events.AgentEvent, Effect] = Machine(
     stream_prefix=STREAM_PREFIX,
     initial=initial,
     evolve_all=evolve_all,
@@ -103,7 +92,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
         asked=asked_of,
         stop_grace=_stop_grace,
         reopen=_reopen,
-        version_of_key=_version_of_key,
+        version_of_key=version_of_key,
         children=_children,
         began_and_ended=began_and_ended,
     ),

@@ -17,13 +17,7 @@ from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
 from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, ScheduleToolRetry
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ExecutionPaused,
-    StepCompleted,
-    ToolCallCancelled,
-    WaitStarted,
-)
+from steptrail.domain.agent.events import AgentEvent, ExecutionPaused, StepCompleted, ToolCallCancelled, WaitStarted
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.fold_step import errors_of
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
@@ -219,10 +213,7 @@ def close_step(execution: ExecutionFold, step: StepFold, reason: str, now: int) 
 def step_completed(execution: ExecutionFold, step: StepFold, now: int) -> StepCompleted:
     """Return the end of the step at `now`."""
     return StepCompleted(
-        number=step.number,
-        duration_seconds=step.clock.us(now) / 1e6,
-        errors=len(errors_of(step)),
-        cost=execution.cost,
+        number=step.number, duration_seconds=step.clock.us(now) / 1e6, errors=len(errors_of(step)), cost=execution.cost
     )
 
 

@@ -23,12 +23,7 @@ from steptrail.domain.agent.effects import (
     StartInference,
     TakeDecision,
 )
-from steptrail.domain.agent.events import (
-    ExecutionFinished,
-    StepStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent.events import ExecutionFinished, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.interruptions import model_interrupted

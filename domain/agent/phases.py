@@ -8,25 +8,7 @@ from it. An event that has no entry in a phase leaves the phase as it is.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionResumed,
-    ExecutionStarted,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceStarted,
-    PauseLifted,
-    SessionForked,
-    SessionStarted,
-    StepCompleted,
-    StepStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 
 
 class Phase(StrEnum):
@@ -87,58 +69,62 @@ class Outcome(StrEnum):
     """The execution waits for a worker."""
 
 
-Key = type[AgentEvent] | tuple[type[ContinuationEvaluated] | type[ExecutionStarted], Outcome]
+Key = type[stored.AgentEvent] | tuple[type[stored.ContinuationEvaluated] | type[stored.ExecutionStarted], Outcome]
 """The key of a transition: an event's class, or the class of a decision or a start and its outcome."""
 
 
 def _table() -> dict[Phase, dict[Key, Transition]]:
-    go, stop = (ContinuationEvaluated, Outcome.GO), (ContinuationEvaluated, Outcome.STOP)
+    go, stop = (stored.ContinuationEvaluated, Outcome.GO), (stored.ContinuationEvaluated, Outcome.STOP)
     decided: dict[Key, Transition] = {go: Phase.CONTINUING, stop: Phase.STOPPING}
     table: dict[Phase, dict[Key, Transition]] = {
-        Phase.ABSENT: {SessionStarted: Phase.IDLE},
-        Phase.IDLE: {ExecutionStarted: Phase.BOUNDARY, (ExecutionStarted, Outcome.LATER): Phase.PENDING},
+        Phase.ABSENT: {stored.SessionStarted: Phase.IDLE},
+        Phase.IDLE: {stored.ExecutionStarted: Phase.BOUNDARY, (stored.ExecutionStarted, Outcome.LATER): Phase.PENDING},
         Phase.PENDING: {},
-        Phase.BOUNDARY: {**decided, SessionForked: Phase.PAUSED, WaitStarted: Phase.WAITING},
-        Phase.CONTINUING: {**decided, StepStarted: Phase.STEP, WaitStarted: Phase.WAITING},
-        Phase.STEP: {InferenceStarted: Phase.INFERRING, StepCompleted: Phase.BOUNDARY, WaitStarted: Phase.WAITING},
-        Phase.INFERRING: {
-            InferenceCompleted: Phase.SETTLING,
-            InferenceFailed: Phase.SETTLING,
-            InferenceInterrupted: Phase.STEP,
+        Phase.BOUNDARY: {**decided, stored.SessionForked: Phase.PAUSED, stored.WaitStarted: Phase.WAITING},
+        Phase.CONTINUING: {**decided, stored.StepStarted: Phase.STEP, stored.WaitStarted: Phase.WAITING},
+        Phase.STEP: {
+            stored.InferenceStarted: Phase.INFERRING,
+            stored.StepCompleted: Phase.BOUNDARY,
+            stored.WaitStarted: Phase.WAITING,
         },
-        Phase.SETTLING: {stop: Phase.STOPPING, WaitStarted: Phase.WAITING, StepCompleted: Phase.BOUNDARY},
-        Phase.STOPPING: {go: Phase.CONTINUING, ExecutionFinished: Phase.IDLE},
-        Phase.WAITING: {WaitEnded: Target.RETURN},
-        Phase.PAUSED: {PauseLifted: Phase.UNPAUSED},
-        Phase.UNPAUSED: {SessionForked: Phase.PAUSED},
+        Phase.INFERRING: {
+            stored.InferenceCompleted: Phase.SETTLING,
+            stored.InferenceFailed: Phase.SETTLING,
+            stored.InferenceInterrupted: Phase.STEP,
+        },
+        Phase.SETTLING: {stop: Phase.STOPPING, stored.WaitStarted: Phase.WAITING, stored.StepCompleted: Phase.BOUNDARY},
+        Phase.STOPPING: {go: Phase.CONTINUING, stored.ExecutionFinished: Phase.IDLE},
+        Phase.WAITING: {stored.WaitEnded: Target.RETURN},
+        Phase.PAUSED: {stored.PauseLifted: Phase.UNPAUSED},
+        Phase.UNPAUSED: {stored.SessionForked: Phase.PAUSED},
         Phase.RECOVERING: {go: Target.RETURN, stop: Phase.STOPPING},
     }
     for phase in _OPEN:
-        table[phase][ExecutionPaused] = Phase.PAUSED
-        table[phase][ExecutionResumed] = Phase.RECOVERING
-    table[Phase.BOUNDARY][ExecutionResumed] = table[Phase.PENDING][ExecutionResumed] = Phase.BOUNDARY
-    table[Phase.PAUSED][ExecutionResumed] = table[Phase.UNPAUSED][ExecutionResumed] = Target.RESUME
+        table[phase][stored.ExecutionPaused] = Phase.PAUSED
+        table[phase][stored.ExecutionResumed] = Phase.RECOVERING
+    table[Phase.BOUNDARY][stored.ExecutionResumed] = table[Phase.PENDING][stored.ExecutionResumed] = Phase.BOUNDARY
+    table[Phase.PAUSED][stored.ExecutionResumed] = table[Phase.UNPAUSED][stored.ExecutionResumed] = Target.RESUME
     return table
 
 
 TRANSITIONS: Mapping[Phase, Mapping[Key, Transition]] = _table()
 
-_QUALIFIED = frozenset({ContinuationEvaluated, ExecutionStarted})
+_QUALIFIED = frozenset({stored.ContinuationEvaluated, stored.ExecutionStarted})
 """The events whose class alone may not be their key. To look in here is quicker than to ask of what class an event is,
 and each event of a long log is asked."""
 
 
-def _key_of(event: AgentEvent) -> Key:
+def _key_of(event: stored.AgentEvent) -> Key:
     match event:
-        case ContinuationEvaluated(should_continue=goes_on):
-            return ContinuationEvaluated, Outcome.GO if goes_on else Outcome.STOP
-        case ExecutionStarted(worker=None):
-            return ExecutionStarted, Outcome.LATER
+        case stored.ContinuationEvaluated(should_continue=goes_on):
+            return stored.ContinuationEvaluated, Outcome.GO if goes_on else Outcome.STOP
+        case stored.ExecutionStarted(worker=None):
+            return stored.ExecutionStarted, Outcome.LATER
         case _:
             return type(event)
 
 
-def phase_after(phase: Phase, event: AgentEvent, returns_to: Phase) -> Phase:
+def phase_after(phase: Phase, event: stored.AgentEvent, returns_to: Phase) -> Phase:
     """Return the phase that follows `event` in `phase`. `returns_to` is the phase to which a `Target` returns."""
     kind = type(event)
     target = TRANSITIONS[phase].get(_key_of(event) if kind in _QUALIFIED else kind, phase)

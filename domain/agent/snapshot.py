@@ -55,10 +55,6 @@ def _items(log: object) -> list[object]:
     raise NotImplementedError(f"a snapshot holds no {type(log).__name__}")
 
 
-def _log(_: type, items: list[object]) -> object:
-    return Log(items)
-
-
 _ENCODER = msgspec.json.Encoder(enc_hook=_items)
 
 
@@ -135,7 +131,7 @@ def _load(lines: Iterable[bytes]) -> AgentState:
         raise ValueError(f"a snapshot of {said} has lines for {found}")
     if len(head.origins) != head.messages:
         raise ValueError(f"a snapshot of {head.messages} messages says where {len(head.origins)} come from")
-    fold = decode(written, type=readable(SessionFold), dec_hook=_log)
+    fold = decode(written, type=readable(SessionFold), dec_hook=lambda _, items: Log(items))
     fold.messages = Log[Message].written(len(of_messages), lambda: of_messages, partial(decode, type=readable(Message)))
     fold.origins = Log(head.origins)
     fold.ended_at_version = Log(head.ended_at_version)

@@ -12,6 +12,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.state import summary_of
 from steptrail.domain.shared.summary import RunSummary
 
 _AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED, Phase.UNPAUSED}
@@ -99,29 +100,16 @@ def _due_at(waits: tuple[Wait, ...]) -> int | None:
 
 def summary(state: AgentState) -> RunSummary:
     """Return the row of the session in a list."""
-    fold, execution, stands = state.fold, state.execution, standing(state)
-    finished = execution.finished if execution is not None else None
-    return RunSummary(
+    fold, execution = state.fold, state.execution
+    return summary_of(
+        state,
+        standing(state),
         kind=STREAM_PREFIX.removesuffix(":"),
         session_id=fold.agent_id,
         name=execution.agent.name if execution is not None else fold.name,
-        status=fold.status,
-        standing=stands.state,
-        stop_reason=finished.stop_reason.value if finished is not None else None,
-        resolved_by=finished.resolved_by if finished is not None else None,
-        answered=finished is not None and finished.answered,
-        due_at=stands.due_at,
-        waits=stands.waits,
-        paused_by=execution.paused.by if execution is not None and execution.paused is not None else None,
-        executions=fold.executions,
         steps=state.step_count,
         active_seconds=execution.active_us / 1e6 if execution is not None else 0.0,
-        cost=state.cost,
-        parent=fold.parent,
         fork_of=None if fold.forked_from is None else STREAM_PREFIX + fold.forked_from.session,
-        started_at=fold.created_at,
-        updated_at=fold.updated_at,
-        version=fold.version,
     )
 
 

@@ -23,7 +23,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
-from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.state import StreamState
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import ModelUsage, Usage
@@ -81,11 +80,6 @@ class AgentState(StreamState[SessionFold]):
     def phase(self) -> Phase:
         """The phase of the session."""
         return self._fold.phase
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """The status of the session: that of its open execution, or of the last one."""
-        return self._fold.status
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -12,12 +12,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import chosen_name, own_name
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
-from steptrail.domain.continuation.protocols import (
-    CanDecideToContinue,
-    CanExplainContinuation,
-    Criterion,
-    is_guard,
-)
+from steptrail.domain.continuation.protocols import CanDecideToContinue, CanExplainContinuation, Criterion, is_guard
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from steptrail.domain.base import Value, an_object, made
+from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.processor import AGGREGATE, EvaluationProcessor
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
-
-_KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations")
 
 
 class ContinuationOutcome(Value, frozen=True, kw_only=True):
@@ -82,30 +81,17 @@ class ContinuationOutcome(Value, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return the wire form: `decision`, `shouldContinue`, `resolvedBy`, `stopReason`, `evaluations`."""
-        return {
-            "decision": self.decision.value,
-            "shouldContinue": self.should_continue,
-            "resolvedBy": self.resolved_by,
-            "stopReason": self.stop_reason.value,
-            "evaluations": [vote.to_dict() for vote in self.evaluations],
-        }
+        return {**in_camel_case(self), "evaluations": [vote.to_dict() for vote in self.evaluations]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ContinuationOutcome":
         """Make an outcome from its wire form. Raises `ValueError` for a missing key or a value of the wrong type."""
-        missing = [key for key in _KEYS if key not in an_object(data, "an outcome")]
+        names = fields_by_key(cls)
+        missing = [key for key in names if key not in an_object(data, "an outcome")]
         if missing:
             raise ValueError(f"an outcome needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")
         votes = data["evaluations"]
         if not isinstance(votes, list):
             raise ValueError(f"the evaluations of an outcome are a list, not {type(votes).__name__}")
-        return made(
-            cls,
-            {
-                "decision": data["decision"],
-                "should_continue": data["shouldContinue"],
-                "resolved_by": data["resolvedBy"],
-                "stop_reason": data["stopReason"],
-                "evaluations": tuple(ContinuationEvaluation.from_dict(an_object(vote, "a vote")) for vote in votes),
-            },
-        )
+        cast = tuple(ContinuationEvaluation.from_dict(an_object(vote, "a vote")) for vote in votes)
+        return made(cls, {name: data[key] for key, name in names.items()} | {"evaluations": cast})

@@ -4,21 +4,10 @@ from typing import Literal
 
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow import events
 from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
 from steptrail.domain.flow.concluding import enabled
-from steptrail.domain.flow.events import (
-    CutReason,
-    FlowEvent,
-    HumanAnswered,
-    HumanRequested,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeThen,
-    StepAnswered,
-    WaitEnded,
-)
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.nodes import ToolNode
 from steptrail.domain.flow.phases import RunPhase
@@ -36,12 +25,12 @@ from steptrail.domain.shared.events import settled
 
 def _ended(
     state: FlowState, reason: Literal["answered", "approved", "denied", "settled"], by: str
-) -> tuple[WaitEnded, ...]:
+) -> tuple[events.WaitEnded, ...]:
     """Return the end of the wait, if the answer finds the run waiting."""
-    return (WaitEnded(reason=reason, by=by),) if state.phase is RunPhase.WAITING else ()
+    return (events.WaitEnded(reason=reason, by=by),) if state.phase is RunPhase.WAITING else ()
 
 
-def open_question(state: FlowState, to: str) -> HumanRequested:
+def open_question(state: FlowState, to: str) -> events.HumanRequested:
     """Return the open question of a node, or of this id. Raises `CommandRejected`."""
     asked = [task.request for task in state.tasks if task.phase is TaskPhase.ASKED and task.held is None]
     questions = [request for request in asked if request is not None]
@@ -53,7 +42,7 @@ def open_question(state: FlowState, to: str) -> HumanRequested:
     raise NotAsked("answer", state.flow_id, why)
 
 
-def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
+def answer(state: FlowState, command: AnswerQuestion) -> tuple[events.FlowEvent, ...]:
     """Return the events of an answer to a human node. It is taken once, and in time by the instant of the command."""
     request = open_question(state, command.to)
     if request.expires_at is not None and command.at >= request.expires_at:
@@ -62,7 +51,7 @@ def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
     if command.digest is not None and command.digest != request.digest:
         why = f"the question is {request.digest}, not {command.digest}: it was asked anew"
         raise CommandRejected("answer", state.flow_id, why)
-    answered = HumanAnswered(
+    answered = events.HumanAnswered(
         request_id=request.request_id,
         by=command.by,
         choice=command.choice,
@@ -74,7 +63,7 @@ def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
     return (answered, *_ended(state, "answered", command.by))
 
 
-def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEvent, ...]:
+def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[events.FlowEvent, ...]:
     """Return the events of a yes or a no to the call of a tool. Raises `CommandRejected`."""
     tasks = [task for task in state.tasks if task.approval is not None and task.approval.id == command.approval_id]
     approval = tasks[0].approval if tasks else None
@@ -86,7 +75,7 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEven
     return (answered, *_ended(state, "denied" if isinstance(command, Deny) else "approved", command.by))
 
 
-def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
+def answer_step(state: FlowState, command: AnswerStep) -> tuple[events.FlowEvent, ...]:
     """Return the events of a word about a visit that is held. Raises `CommandRejected`, also when it comes too late."""
     held = [task for task in state.tasks if task.held is not None and task.node == command.node]
     if not held or held[0].held is None:
@@ -113,7 +102,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
     if command.action == "continue" and visit.next_item and items_seen(run, node, view) != visit.items:
         why = f"{task.node} has begun with a list of {visit.items} items: another has to be as long"
         raise CommandRejected("step", state.flow_id, why)
-    answered = StepAnswered(
+    answered = events.StepAnswered(
         node=task.node,
         visit=task.visit,
         point=point,
@@ -128,7 +117,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
     return (answered, *_ended(state, "answered", command.by))
 
 
-def settle(state: FlowState, command: SettleNode) -> tuple[FlowEvent, ...]:
+def settle(state: FlowState, command: SettleNode) -> tuple[events.FlowEvent, ...]:
     """Return the events of a verdict on a node whose outcome is unknown. Raises `CommandRejected`."""
     task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
     if task is None or task.phase is not TaskPhase.PARKED:
@@ -137,11 +126,11 @@ def settle(state: FlowState, command: SettleNode) -> tuple[FlowEvent, ...]:
     return (_settled(task, command), *_ended(state, "settled", command.by))
 
 
-def _settled(task: Task, command: SettleNode) -> FlowEvent:
+def _settled(task: Task, command: SettleNode) -> events.FlowEvent:
     tried, by_whom = of_try(task.key, task.attempt), settled(command.by, command.reason)
     match command.verdict:
         case "completed":
-            return NodeAttemptCompleted(**tried, **by_whom, output=command.output)
+            return events.NodeAttemptCompleted(**tried, **by_whom, output=command.output)
         case "failed":
             error = ErrorInfo(
                 type=ErrorType.UNKNOWN,
@@ -149,6 +138,8 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
                 message=command.message or "it failed",
                 retryable=False,
             )
-            return NodeAttemptFailed(**tried, **by_whom, failure=FailureClass.UNKNOWN_OUTCOME, error=error)
+            return events.NodeAttemptFailed(**tried, **by_whom, failure=FailureClass.UNKNOWN_OUTCOME, error=error)
         case "rerun":
-            return NodeAttemptInterrupted(**tried, **by_whom, reason=CutReason.CRASH, then=NodeThen.RERUN)
+            return events.NodeAttemptInterrupted(
+                **tried, **by_whom, reason=events.CutReason.CRASH, then=events.NodeThen.RERUN
+            )

@@ -4,14 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from steptrail.domain.flow.diagnostic import Diagnostic, fault
-from steptrail.domain.flow.nodes import (
-    ConditionalNode,
-    GateNode,
-    GuardianNode,
-    LlmRouterNode,
-    Node,
-    RuleRouterNode,
-)
+from steptrail.domain.flow.nodes import ConditionalNode, GateNode, GuardianNode, LlmRouterNode, Node, RuleRouterNode
 
 
 class RouteTo(NamedTuple):

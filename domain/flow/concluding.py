@@ -2,22 +2,9 @@
 
 from decimal import Decimal
 
+from steptrail.domain.flow import events
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.flow.effects import CutOff, Evaluate, FlowEffect, RecordEvents, ScheduleNodeRetry
-from steptrail.domain.flow.events import (
-    CutReason,
-    FlowLimit,
-    HumanAnswered,
-    HumanExpired,
-    LimitReached,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeCompleted,
-    NodeEvaluated,
-    NodeFailed,
-    NodeFailureRecorded,
-    StepHeld,
-)
 from steptrail.domain.flow.failing import Failure, failure_of, node_error, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
@@ -73,14 +60,14 @@ def time_left_us(run: RunFold, graph: Graph, task: Task, now: int) -> int | None
 
 def breach(
     budget: Budget | None, usage: Usage, cost: Cost | None, unpriced: UnpricedInFlow
-) -> tuple[FlowLimit, str, str] | None:
+) -> tuple[events.FlowLimit, str, str] | None:
     """Return the first limit of a budget that was passed, with its value and what was used; None when none was.
 
     What has no price is beyond every limit on cost, unless `unpriced` says to ignore it.
     """
     if budget is None:
         return None
-    limits: tuple[tuple[FlowLimit, int | None, int], ...] = (
+    limits: tuple[tuple[events.FlowLimit, int | None, int], ...] = (
         ("max_input_tokens", budget.max_input_tokens, usage.all_input),
         ("max_output_tokens", budget.max_output_tokens, usage.all_output),
         ("max_total_tokens", budget.max_total_tokens, usage.total),
@@ -98,7 +85,7 @@ def breach(
 
 def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
-    if isinstance(task.landing, HumanAnswered | HumanExpired):
+    if isinstance(task.landing, events.HumanAnswered | events.HumanExpired):
         return Evaluate(task.key)
     node, visit = graph.node(task.node), run.open[task.node]
     failed = failure_of(task.landing) if task.landing is not None else None
@@ -116,7 +103,7 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
                 return ScheduleNodeRetry(task.key)
             failed = failed._replace(failure=FailureClass.TIMEOUT)
     if run.ended_by is None and run.options.pauses_after(node.id) and not task.may_end and task.item is None:
-        return RecordEvents((*limit, StepHeld(node=node.id, visit=task.visit, point="after")))
+        return RecordEvents((*limit, events.StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
         return RecordEvents((_completed(graph, node, task),))
     if task.item is not None and isinstance(node, MapNode):
@@ -125,7 +112,7 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
 
 
 def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
-    if not failed.may_retry or not isinstance(task.landing, NodeAttemptFailed):
+    if not failed.may_retry or not isinstance(task.landing, events.NodeAttemptFailed):
         return False
     used = task.failures + (task.interruptions if node.retry.count_interrupted else 0)
     return used < node.retry.max_attempts
@@ -133,12 +120,12 @@ def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
 
 def _over_budget(
     run: RunFold, node: Node, visit: VisitFold, task: Task
-) -> tuple[Failure | None, tuple[LimitReached, ...]]:
+) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
     passed = _passed(run, node.budget, BilledUsage.of(visit.usage, visit.model_usage))
     if passed is None:
         return None, ()
     name, most, used = passed
-    limit = LimitReached(limit=name, scope="node", node=node.id, visit=task.visit, at_most=most, actual=used)
+    limit = events.LimitReached(limit=name, scope="node", node=node.id, visit=task.visit, at_most=most, actual=used)
     return _beyond(passed, task.attempt), (limit,)
 
 
@@ -152,22 +139,22 @@ def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage |
     return None if passed is None else _beyond(passed, task.attempt)
 
 
-def _passed(run: RunFold, budget: Budget | None, bill: BilledUsage) -> tuple[FlowLimit, str, str] | None:
+def _passed(run: RunFold, budget: Budget | None, bill: BilledUsage) -> tuple[events.FlowLimit, str, str] | None:
     prices = run.options.prices
     cost = None if prices is None else prices.cost(bill.models, billed=bill)
     return breach(budget, bill, cost, run.options.unpriced)
 
 
-def _beyond(passed: tuple[FlowLimit, str, str], attempt: int) -> Failure:
+def _beyond(passed: tuple[events.FlowLimit, str, str], attempt: int) -> Failure:
     name, most, used = passed
     details: dict[str, JsonValue] = {"limit": name, "at_most": most, "actual": used}
     return Failure(FailureClass.BUDGET, f"it used {used}, and {name} is {most}", attempt, details=details)
 
 
-def _completed(graph: Graph, node: Node, task: Task) -> NodeCompleted:
+def _completed(graph: Graph, node: Node, task: Task) -> events.NodeCompleted:
     landing = task.landing
-    route = landing.route if isinstance(landing, NodeEvaluated | NodeAttemptCompleted) else None
-    return NodeCompleted(node=node.id, visit=task.visit, enables=enabled(graph, node, route=route), route=route)
+    route = landing.route if isinstance(landing, events.NodeEvaluated | events.NodeAttemptCompleted) else None
+    return events.NodeCompleted(node=node.id, visit=task.visit, enables=enabled(graph, node, route=route), route=route)
 
 
 def is_to_be_held(run: RunFold, visit: VisitFold) -> bool:
@@ -189,15 +176,15 @@ def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> Flow
             return None
         late = f"its items did not end within {text_of(node.timeout)} s"
         failed = Failure(FailureClass.TIMEOUT, late, task.attempt)
-    reason = CutReason.SIBLING if limit else CutReason.TIMEOUT
+    reason = events.CutReason.SIBLING if limit else events.CutReason.TIMEOUT
     if (effect := _cut_or_held(run, visit, task, reason, now)) is not None:
         return effect
     return RecordEvents((*limit, *_failed(run, graph, node, task, failed, now)))
 
 
-def _completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
+def _completed_map(graph: Graph, visit: VisitFold) -> events.NodeCompleted:
     node = graph.node(visit.node)
-    return NodeCompleted(
+    return events.NodeCompleted(
         node=visit.node, visit=visit.visit, enables=enabled(graph, node), item_errors=len(visit.errors)
     )
 
@@ -205,10 +192,10 @@ def _completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
 def _held_after(run: RunFold, visit: VisitFold) -> RecordEvents | None:
     if visit.may_end or not run.options.pauses_after(visit.node):
         return None
-    return RecordEvents((StepHeld(node=visit.node, visit=visit.visit, point="after"),))
+    return RecordEvents((events.StepHeld(node=visit.node, visit=visit.visit, point="after"),))
 
 
-def _cut_or_held(run: RunFold, visit: VisitFold, task: Task, reason: CutReason, now: int) -> FlowEffect | None:
+def _cut_or_held(run: RunFold, visit: VisitFold, task: Task, reason: events.CutReason, now: int) -> FlowEffect | None:
     """Return what comes before the failure of a map: its other items are cut off, and a person may be asked."""
     others = tuple(
         other.key
@@ -220,13 +207,13 @@ def _cut_or_held(run: RunFold, visit: VisitFold, task: Task, reason: CutReason, 
 
 def _failed(
     run: RunFold, graph: Graph, node: Node, task: Task, failed: Failure, now: int
-) -> tuple[NodeFailureRecorded | NodeFailed]:
+) -> tuple[events.NodeFailureRecorded | events.NodeFailed]:
     is_recorded, tier, rule = verdict(node, failed.failure, run.options)
     error = node_error(node, task, failed, tier, now)
     if not is_recorded:
-        return (NodeFailed(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
+        return (events.NodeFailed(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
     enables = enabled(graph, node, failed=True)
-    recorded = NodeFailureRecorded(
+    recorded = events.NodeFailureRecorded(
         node=node.id, visit=task.visit, error=error, rule=rule, output_key=node.output, enables=enables
     )
     return (recorded,)
@@ -237,8 +224,8 @@ def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: 
         error = node_error(node, task, failed, "node", now)
         rule = "on_item_error=record"
         return RecordEvents(
-            (NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
+            (events.NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
         )
-    if (effect := _cut_or_held(run, run.open[task.node], task, CutReason.SIBLING, now)) is not None:
+    if (effect := _cut_or_held(run, run.open[task.node], task, events.CutReason.SIBLING, now)) is not None:
         return effect
     return RecordEvents(_failed(run, graph, node, task, failed, now))

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from steptrail.domain.errors import CommandRejected
+from steptrail.domain.flow import events
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
@@ -16,16 +17,6 @@ from steptrail.domain.flow.commands import (
 )
 from steptrail.domain.flow.cutting import forgone
 from steptrail.domain.flow.definition import changes_between
-from steptrail.domain.flow.events import (
-    CutReason,
-    ExecutionPaused,
-    FlowEvent,
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    MetadataChanged,
-    SessionStarted,
-)
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.ids import execution_id
 from steptrail.domain.flow.phases import RunPhase
@@ -35,11 +26,11 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.steering import asked_by_leaving, asked_to_pause, asked_to_stop, asked_to_unpause
+from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
 
-def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
+def decide(state: FlowState, command: FlowCommand) -> tuple[events.FlowEvent, ...]:
     """Return the events that follow from the command; none when the command was accepted before.
 
     Raises `CommandRejected`, which says what to do instead.
@@ -61,15 +52,8 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
             return answer_step(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
-        case Pause():
-            is_paused = state.phase is RunPhase.PAUSED
-            return asked_to_pause(command, state.flow_id, state, is_paused=is_paused)
-        case Unpause() if state.phase is RunPhase.UNPAUSED:
-            return ()
-        case Unpause():
-            return asked_to_unpause(command, state.flow_id, state, is_paused=state.phase is RunPhase.PAUSED)
-        case Stop():
-            return asked_to_stop(command, state.flow_id, state)
+        case Pause() | Unpause() | Stop():
+            return steered(command, state.flow_id, state)
         case Leave():
             return _leave(state)
     assert_never(command)
@@ -108,7 +92,7 @@ def _what(state: FlowState, command: FromOutside) -> str:
             return command.DOING
 
 
-def _start(state: FlowState, command: StartFlow) -> tuple[FlowEvent, ...]:
+def _start(state: FlowState, command: StartFlow) -> tuple[events.FlowEvent, ...]:
     if state.is_open:
         is_same = state.run is not None and said(state.run.started) == said_by(state, command)
         what, goes_on = ("this input without this key", "run") if is_same else ("another input", "resume")
@@ -117,20 +101,20 @@ def _start(state: FlowState, command: StartFlow) -> tuple[FlowEvent, ...]:
             "`stop` ends it"
         )
         raise CommandRejected("run", state.flow_id, why)
-    opened: tuple[FlowEvent, ...] = ()
+    opened: tuple[events.FlowEvent, ...] = ()
     if state.phase is RunPhase.ABSENT:
         name = command.flow.definition.name
-        opened = (SessionStarted(name=name, parent=command.parent, metadata=command.metadata),)
+        opened = (events.SessionStarted(name=name, parent=command.parent, metadata=command.metadata),)
     elif command.new:
         raise CommandRejected("open", state.flow_id, "it exists already")
     elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
-        opened = (MetadataChanged(changes=changes, by=command.by),)
+        opened = (events.MetadataChanged(changes=changes, by=command.by),)
     return (*opened, _started(state, command))
 
 
-def _started(state: FlowState, command: StartFlow) -> FlowStarted:
+def _started(state: FlowState, command: StartFlow) -> events.FlowStarted:
     ordinal = state.fold.executions + 1
-    return FlowStarted(
+    return events.FlowStarted(
         execution_id=execution_id(state.flow_id, ordinal),
         ordinal=ordinal,
         segment=state.fold.segment + (command.worker is not None),
@@ -162,14 +146,14 @@ def _changes(state: FlowState, run: RunFold, brought: Brought | None, *, strict:
     return changes
 
 
-def _resume(state: FlowState, command: ResumeFlow) -> tuple[FlowEvent, ...]:
+def _resume(state: FlowState, command: ResumeFlow) -> tuple[events.FlowEvent, ...]:
     run = state.run
     if run is None or not state.is_open:
         raise CommandRejected("resume", state.flow_id, "no execution is open: its last one has finished")
     ended_by = command.ended_by or _how_the_segment_ended(state, run)
     was_productive = run.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT, SegmentEnd.START}
     return (
-        FlowResumed(
+        events.FlowResumed(
             segment=state.fold.segment + 1,
             worker=command.worker,
             library=VERSION,
@@ -208,13 +192,13 @@ def why_no_retry(state: FlowState) -> str | None:
     return None
 
 
-def _retry(state: FlowState, command: RetryFlow) -> tuple[FlowEvent, ...]:
+def _retry(state: FlowState, command: RetryFlow) -> tuple[events.FlowEvent, ...]:
     run = state.run
     if (why := why_no_retry(state)) is not None or run is None:
         raise CommandRejected("retry", state.flow_id, why or "no execution has run yet")
     ordinal = state.fold.executions + 1
     return (
-        FlowRetried(
+        events.FlowRetried(
             execution_id=execution_id(state.flow_id, ordinal),
             ordinal=ordinal,
             segment=state.fold.segment + (command.worker is not None),
@@ -230,11 +214,11 @@ def _retry(state: FlowState, command: RetryFlow) -> tuple[FlowEvent, ...]:
     )
 
 
-def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
+def _leave(state: FlowState) -> tuple[events.FlowEvent, ...]:
     if not state.is_open or state.phase in {RunPhase.PAUSED, RunPhase.UNPAUSED}:
         return ()
     requested, by, reason = asked_by_leaving(state.pause_request)
     # All tries that were made have ended when the owner leaves.
     running = state.run.running() if state.run is not None else ()
-    never_made = [forgone(task, CutReason.CANCELLED) for task in running if not task.in_doubt]
-    return (*never_made, *requested, ExecutionPaused(by=by, reason=reason, step_seconds=0.0))
+    never_made = [forgone(task, events.CutReason.CANCELLED) for task in running if not task.in_doubt]
+    return (*never_made, *requested, events.ExecutionPaused(by=by, reason=reason, step_seconds=0.0))

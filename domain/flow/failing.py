@@ -3,15 +3,8 @@
 from typing import NamedTuple
 
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError, Tier
-from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    CutReason,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-)
 from steptrail.domain.flow.nodes import AgentNode, FlowNode, MapNode, Node, ToolNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Landing, Task
@@ -51,7 +44,7 @@ def stream_kind(node: Node) -> str | None:
 def failure_of(landing: Landing) -> Failure | None:
     """Return the failure with which a task has landed; None when it has landed well."""
     match landing:
-        case NodeAttemptFailed(failure=failure, error=error):
+        case stored.NodeAttemptFailed(failure=failure, error=error):
             return Failure(
                 failure=failure,
                 message=error.message,
@@ -61,12 +54,12 @@ def failure_of(landing: Landing) -> Failure | None:
                 error=error,
                 retry_after=error.retry_after,
             )
-        case NodeAttemptInterrupted(reason=reason):
-            failure = FailureClass.TIMEOUT if reason is CutReason.TIMEOUT else FailureClass.UNKNOWN_OUTCOME
+        case stored.NodeAttemptInterrupted(reason=reason):
+            failure = FailureClass.TIMEOUT if reason is stored.CutReason.TIMEOUT else FailureClass.UNKNOWN_OUTCOME
             return Failure(failure, f"it was cut off ({reason}), and its outcome is unknown", landing.attempt)
-        case ApprovalDenied(by=by, reason=reason):
+        case stored.ApprovalDenied(by=by, reason=reason):
             return Failure(FailureClass.REJECTED, f"{by} said no" + (f": {reason}" if reason else ""), 0)
-        case ApprovalExpired():
+        case stored.ApprovalExpired():
             return Failure(FailureClass.EXPIRED, "nobody said yes in time", 0)
         case _:
             return None
@@ -97,7 +90,7 @@ def node_error(node: Node, task: Task, failed: Failure, tier: Tier, at: int) -> 
 
 def _tries(task: Task, failed: Failure) -> int:
     """Return how many tries a task had. A look after a stream below that rested is numbered as one, and is none."""
-    ended = task.failures + task.interruptions + isinstance(task.landing, NodeAttemptCompleted)
+    ended = task.failures + task.interruptions + isinstance(task.landing, stored.NodeAttemptCompleted)
     return min(failed.attempt, max(1, ended))
 
 

@@ -23,6 +23,7 @@ from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
 from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
@@ -178,6 +179,16 @@ class RunFold(Struct):
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
+_STATUS = {
+    RunPhase.ABSENT: ExecutionStatus.PENDING,
+    RunPhase.IDLE: ExecutionStatus.PENDING,
+    RunPhase.PENDING: ExecutionStatus.PENDING,
+    RunPhase.WAITING: ExecutionStatus.WAITING,
+    RunPhase.PAUSED: ExecutionStatus.PAUSED,
+    RunPhase.UNPAUSED: ExecutionStatus.PENDING,
+}
+
+
 class FlowFold(Struct):
     """A stream of a workflow after `version` events. `seen_at` is the instant of the owner's last event."""
 
@@ -211,3 +222,10 @@ class FlowFold(Struct):
         """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
         if key is not None:
             self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """The status of the run: that of its open execution, or of the last one."""
+        if self.execution is not None and self.execution.finished is not None:
+            return self.execution.finished.status
+        return _STATUS.get(self.phase, ExecutionStatus.IN_PROGRESS)

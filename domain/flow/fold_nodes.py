@@ -1,16 +1,6 @@
 """Fold handlers of the visits of nodes: one opens, takes its tokens, ends in some way, and enables what comes next."""
 
-from steptrail.domain.flow.events import (
-    NodeAttemptCompleted,
-    NodeCancelled,
-    NodeCompleted,
-    NodeEvaluated,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeOpened,
-    NodeSkipped,
-    Token,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
@@ -23,8 +13,8 @@ from steptrail.domain.kernel.handlers import Handlers
 NODE_HANDLERS = Handlers[FlowFold, [int], None]()
 
 
-@NODE_HANDLERS.of(NodeOpened)
-def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
+@NODE_HANDLERS.of(stored.NodeOpened)
+def _opened(fold: FlowFold, event: stored.NodeOpened, at: int) -> None:
     if (run := fold.execution) is None:
         return
     graph = graph_of(run.started.definition)
@@ -50,7 +40,7 @@ def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
         run.tasks[event.node, event.visit, None] = Task(event.node, event.visit, order=run.next_order())
 
 
-def _note_late(run: RunFold, graph: Graph, token: Token) -> None:
+def _note_late(run: RunFold, graph: Graph, token: stored.Token) -> None:
     """Note a token that came too late to be seen: what was written before it still belongs to the end of the run."""
     edge, number = token
     if edge >= 0:
@@ -91,13 +81,13 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     run.productive = True
 
 
-@NODE_HANDLERS.of(NodeCompleted)
-def _completed(fold: FlowFold, event: NodeCompleted, at: int) -> None:
+@NODE_HANDLERS.of(stored.NodeCompleted)
+def _completed(fold: FlowFold, event: stored.NodeCompleted, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is None or visit is None:
         return
     graph, task = graph_of(run.started.definition), run.tasks.get((event.node, event.visit, None))
-    if task is not None and isinstance(task.landing, NodeAttemptCompleted):
+    if task is not None and isinstance(task.landing, stored.NodeAttemptCompleted):
         keep(run, graph, visit, task.landing, at)
     _close(run, visit, _delta(graph, visit, task), event.enables)
 
@@ -109,18 +99,18 @@ def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
         results = [visit.results.get(item) for item in range(visit.items)]
         return succeeded(key, results, Delta(errors=visit.errors))
     match task.landing if task is not None else None:
-        case NodeEvaluated(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept) as ended:
+        case stored.NodeEvaluated(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept) as ended:
             changed = Delta(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept)
             return succeeded(key, ended.output, changed)
-        case NodeAttemptCompleted() as ended:
+        case stored.NodeAttemptCompleted() as ended:
             changed = Delta(sets=ended.sets, unsets=ended.unsets, messages=ended.messages, artifacts=ended.artifacts)
             return succeeded(key, ended.output, changed)
         case _:
             return Delta()
 
 
-@NODE_HANDLERS.of(NodeFailureRecorded)
-def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> None:
+@NODE_HANDLERS.of(stored.NodeFailureRecorded)
+def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is None or visit is None:
         return
@@ -140,22 +130,22 @@ def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> No
     _close(run, visit, recorded(event.output_key, *visit.errors, event.error), event.enables)
 
 
-@NODE_HANDLERS.of(NodeFailed)
-def _failed(fold: FlowFold, event: NodeFailed, at: int) -> None:
+@NODE_HANDLERS.of(stored.NodeFailed)
+def _failed(fold: FlowFold, event: stored.NodeFailed, at: int) -> None:
     if fold.execution is not None:
         fold.execution.tasks.pop((event.node, event.visit, event.item), None)
         end_run(fold.execution, event, at)
 
 
-@NODE_HANDLERS.of(NodeSkipped)
-def _skipped(fold: FlowFold, event: NodeSkipped, at: int) -> None:
+@NODE_HANDLERS.of(stored.NodeSkipped)
+def _skipped(fold: FlowFold, event: stored.NodeSkipped, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is not None and visit is not None:
         _close(run, visit, Delta(), event.enables)
 
 
-@NODE_HANDLERS.of(NodeCancelled)
-def _cancelled(fold: FlowFold, event: NodeCancelled, at: int) -> None:
+@NODE_HANDLERS.of(stored.NodeCancelled)
+def _cancelled(fold: FlowFold, event: stored.NodeCancelled, at: int) -> None:
     if fold.execution is not None:
         for key in [key for key in fold.execution.tasks if key[:2] == (event.node, event.visit)]:
             del fold.execution.tasks[key]

@@ -2,21 +2,7 @@
 
 from msgspec import structs
 
-from steptrail.domain.flow.events import (
-    ExecutionFinished,
-    ExecutionPaused,
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    LimitReached,
-    MetadataChanged,
-    PauseLifted,
-    PauseRequested,
-    SessionStarted,
-    StopRequested,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.ids import effect_id
@@ -45,19 +31,19 @@ def end_run(run: RunFold, by: EndedBy, at: int) -> None:
         run.ended_by, run.ending_at = by, at
 
 
-@RUN_HANDLERS.of(SessionStarted)
-def _session_started(fold: FlowFold, event: SessionStarted, at: int) -> None:
+@RUN_HANDLERS.of(stored.SessionStarted)
+def _session_started(fold: FlowFold, event: stored.SessionStarted, at: int) -> None:
     fold.name, fold.parent, fold.metadata, fold.created_at = event.name, event.parent, dict(event.metadata), at
 
 
-@RUN_HANDLERS.of(MetadataChanged)
-def _metadata_changed(fold: FlowFold, event: MetadataChanged, at: int) -> None:
+@RUN_HANDLERS.of(stored.MetadataChanged)
+def _metadata_changed(fold: FlowFold, event: stored.MetadataChanged, at: int) -> None:
     kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
     fold.metadata = {**kept, **event.changes}
 
 
-@RUN_HANDLERS.of(FlowStarted)
-def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
+@RUN_HANDLERS.of(stored.FlowStarted)
+def _flow_started(fold: FlowFold, event: stored.FlowStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker, fold.name = event.ordinal, event.segment, event.worker or "", event.flow
     if event.key is not None:
         fold.remember(event.key, said(event), ran=event.flow)
@@ -76,8 +62,8 @@ def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
     )
 
 
-@RUN_HANDLERS.of(FlowResumed)
-def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
+@RUN_HANDLERS.of(stored.FlowResumed)
+def _flow_resumed(fold: FlowFold, event: stored.FlowResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
     if (run := fold.execution) is None:
         return
@@ -126,8 +112,8 @@ def _set_ends_of_waits(run: RunFold) -> None:
     run.wait = structs.replace(run.wait, until=min(ends, default=None))
 
 
-@RUN_HANDLERS.of(FlowRetried)
-def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
+@RUN_HANDLERS.of(stored.FlowRetried)
+def _flow_retried(fold: FlowFold, event: stored.FlowRetried, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
     fold.keys = with_retry(fold.keys, event.ordinal)
     fold.remember(event.key, "retry")
@@ -156,15 +142,15 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
             run.tasks[task.key] = task
 
 
-@RUN_HANDLERS.of(PauseRequested)
-def _pause_requested(fold: FlowFold, event: PauseRequested, at: int) -> None:
+@RUN_HANDLERS.of(stored.PauseRequested)
+def _pause_requested(fold: FlowFold, event: stored.PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
     if fold.execution is not None and fold.execution.finished is None and fold.phase is not RunPhase.PAUSED:
         fold.execution.pause_request = Request(event.by, event.reason, at)
 
 
-@RUN_HANDLERS.of(PauseLifted)
-def _pause_lifted(fold: FlowFold, event: PauseLifted, at: int) -> None:
+@RUN_HANDLERS.of(stored.PauseLifted)
+def _pause_lifted(fold: FlowFold, event: stored.PauseLifted, at: int) -> None:
     fold.remember(event.key, "unpause")
     if fold.execution is not None:
         fold.execution.pause_request = None
@@ -172,16 +158,16 @@ def _pause_lifted(fold: FlowFold, event: PauseLifted, at: int) -> None:
             fold.execution.unpaused = Request(event.by, event.reason, at)
 
 
-@RUN_HANDLERS.of(StopRequested)
-def _stop_requested(fold: FlowFold, event: StopRequested, at: int) -> None:
+@RUN_HANDLERS.of(stored.StopRequested)
+def _stop_requested(fold: FlowFold, event: stored.StopRequested, at: int) -> None:
     fold.remember(event.key, "stop")
     if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
         fold.execution.stop_request = Request(event.by, event.reason, at)
         end_run(fold.execution, fold.execution.stop_request, at)
 
 
-@RUN_HANDLERS.of(ExecutionPaused)
-def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
+@RUN_HANDLERS.of(stored.ExecutionPaused)
+def _execution_paused(fold: FlowFold, event: stored.ExecutionPaused, at: int) -> None:
     if (run := fold.execution) is None:
         return
     run.pause_request, run.paused, run.productive = None, Request(event.by, event.reason, at), True
@@ -192,22 +178,22 @@ def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
         run.follow_clock(node, at)
 
 
-@RUN_HANDLERS.of(LimitReached)
-def _limit_reached(fold: FlowFold, event: LimitReached, at: int) -> None:
+@RUN_HANDLERS.of(stored.LimitReached)
+def _limit_reached(fold: FlowFold, event: stored.LimitReached, at: int) -> None:
     if fold.execution is not None and event.scope == "run":
         end_run(fold.execution, event, at)
 
 
-@RUN_HANDLERS.of(WaitStarted)
-def _wait_started(fold: FlowFold, event: WaitStarted, at: int) -> None:
+@RUN_HANDLERS.of(stored.WaitStarted)
+def _wait_started(fold: FlowFold, event: stored.WaitStarted, at: int) -> None:
     if fold.execution is not None:
         fold.execution.wait, fold.execution.waiting_since, fold.execution.productive = event, at, True
         fold.execution.waits = waits_of(fold.execution)
         fold.execution.unopened += event.kind == "resources"
 
 
-@RUN_HANDLERS.of(WaitEnded)
-def _wait_ended(fold: FlowFold, event: WaitEnded, at: int) -> None:
+@RUN_HANDLERS.of(stored.WaitEnded)
+def _wait_ended(fold: FlowFold, event: stored.WaitEnded, at: int) -> None:
     if fold.execution is not None:
         fold.execution.wait = None
         # What a person has ended waits for a process that goes on with it.
@@ -219,8 +205,8 @@ def _with_answers(run: RunFold, at: int) -> tuple[Wait, ...]:
     return tuple(wait if wait.id in open_now else answered((wait,), at)[0] for wait in run.waits)
 
 
-@RUN_HANDLERS.of(ExecutionFinished)
-def _execution_finished(fold: FlowFold, event: ExecutionFinished, at: int) -> None:
+@RUN_HANDLERS.of(stored.ExecutionFinished)
+def _execution_finished(fold: FlowFold, event: stored.ExecutionFinished, at: int) -> None:
     if (run := fold.execution) is None:
         return
     run.active = run.active.stopped(at)

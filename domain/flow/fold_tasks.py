@@ -2,26 +2,7 @@
 
 from msgspec import structs
 
-from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    HumanAnswered,
-    HumanExpired,
-    HumanRequested,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSettledLate,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeEvaluated,
-    NodeRetryScheduled,
-    NodeThen,
-    StepAnswered,
-    StepHeld,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
@@ -42,12 +23,12 @@ from steptrail.domain.usage import BilledUsage
 TASK_HANDLERS = Handlers[FlowFold, [int], None]()
 
 _Tried = (
-    NodeAttemptStarted
-    | NodeAttemptCompleted
-    | NodeAttemptFailed
-    | NodeAttemptInterrupted
-    | NodeAttemptSuspended
-    | NodeRetryScheduled
+    stored.NodeAttemptStarted
+    | stored.NodeAttemptCompleted
+    | stored.NodeAttemptFailed
+    | stored.NodeAttemptInterrupted
+    | stored.NodeAttemptSuspended
+    | stored.NodeRetryScheduled
 )
 
 
@@ -81,7 +62,7 @@ def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
             visit.bills = visit.bills.set(task.place, bill)
 
 
-def _moved(run: RunFold, task: Task, event: "_Tried | NodeEvaluated") -> None:
+def _moved(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> None:
     was_running = task.phase is TaskPhase.RUNNING
     task.phase = task_phase_after(task.phase, event, task.back_to)
     if task.phase in {TaskPhase.LANDED, TaskPhase.DUE}:
@@ -95,8 +76,8 @@ def _rested(run: RunFold, at: int) -> None:
         run.active = run.active.stopped(at)
 
 
-@TASK_HANDLERS.of(NodeAttemptStarted)
-def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeAttemptStarted)
+def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
@@ -122,8 +103,8 @@ def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
             visit.bills = visit.bills.set(task.place, BilledUsage())
 
 
-@TASK_HANDLERS.of(NodeAttemptCompleted)
-def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeAttemptCompleted)
+def _completed(fold: FlowFold, event: stored.NodeAttemptCompleted, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
         run, task = ended
         task.clock = task.clock.stopped(at)
@@ -132,15 +113,17 @@ def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
         run.follow_clock(task.node, at)
 
 
-@TASK_HANDLERS.of(NodeAttemptFailed)
-def _failed(fold: FlowFold, event: NodeAttemptFailed, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeAttemptFailed)
+def _failed(fold: FlowFold, event: stored.NodeAttemptFailed, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
         # Another try of it begins another stream, with a bill of its own.
         task = ended[1]
         task.failures, task.billed = task.failures + (event.attempt > 0), None
 
 
-def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: int) -> tuple[RunFold, Task] | None:
+def _ended(
+    fold: FlowFold, event: stored.NodeAttemptCompleted | stored.NodeAttemptFailed, at: int
+) -> tuple[RunFold, Task] | None:
     if (found := _tried(fold, event)) is None:
         return None
     run, task = found
@@ -154,7 +137,7 @@ def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: 
     return run, task
 
 
-def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted, at: int) -> None:
+def _end_item(run: RunFold, task: Task, event: stored.NodeAttemptCompleted, at: int) -> None:
     """Keep the result of an item of a map. The visit ends when all items have."""
     visit = run.open.get(task.node)
     if visit is not None and event.item is not None:
@@ -164,8 +147,8 @@ def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted, at: int) ->
     del run.tasks[task.key]
 
 
-@TASK_HANDLERS.of(NodeAttemptInterrupted)
-def _interrupted(fold: FlowFold, event: NodeAttemptInterrupted, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeAttemptInterrupted)
+def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
@@ -178,15 +161,15 @@ def _interrupted(fold: FlowFold, event: NodeAttemptInterrupted, at: int) -> None
     visit = run.open.get(task.node)
     if visit is not None and task.effect is ToolEffect.UNSAFE:
         # It runs again only by the word of a person, who knows what became of this try.
-        is_known = event.then is NodeThen.RERUN
+        is_known = event.then is stored.NodeThen.RERUN
         visit.unknown = visit.unknown - {task.item} if is_known else visit.unknown | {task.item}
     if task.phase is TaskPhase.PARKED:
         task.asked_at, task.asked_at_version = at, fold.version + 1
     _rested(run, at)
 
 
-@TASK_HANDLERS.of(NodeAttemptSuspended)
-def _suspended(fold: FlowFold, event: NodeAttemptSuspended, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeAttemptSuspended)
+def _suspended(fold: FlowFold, event: stored.NodeAttemptSuspended, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
@@ -200,8 +183,8 @@ def _suspended(fold: FlowFold, event: NodeAttemptSuspended, at: int) -> None:
     _rested(run, at)
 
 
-@TASK_HANDLERS.of(NodeRetryScheduled)
-def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeRetryScheduled)
+def _retry_scheduled(fold: FlowFold, event: stored.NodeRetryScheduled, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
@@ -212,14 +195,14 @@ def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
 
-@TASK_HANDLERS.of(NodeAttemptSettledLate)
-def _settled_late(fold: FlowFold, event: NodeAttemptSettledLate, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeAttemptSettledLate)
+def _settled_late(fold: FlowFold, event: stored.NodeAttemptSettledLate, at: int) -> None:
     if fold.execution is not None:
         fold.execution.charge(None, event.usage, None)
 
 
-@TASK_HANDLERS.of(NodeEvaluated)
-def _evaluated(fold: FlowFold, event: NodeEvaluated, at: int) -> None:
+@TASK_HANDLERS.of(stored.NodeEvaluated)
+def _evaluated(fold: FlowFold, event: stored.NodeEvaluated, at: int) -> None:
     task = fold.execution.tasks.get((event.node, event.visit, None)) if fold.execution is not None else None
     if fold.execution is not None and task is not None:
         _moved(fold.execution, task, event)
@@ -227,15 +210,17 @@ def _evaluated(fold: FlowFold, event: NodeEvaluated, at: int) -> None:
         fold.execution.productive = True
 
 
-def _ask(fold: FlowFold, task: Task, at: int, event: ApprovalRequested | HumanRequested | StepHeld) -> None:
+def _ask(
+    fold: FlowFold, task: Task, at: int, event: stored.ApprovalRequested | stored.HumanRequested | stored.StepHeld
+) -> None:
     task.back_to = task.phase
     task.phase = task_phase_after(task.phase, event, task.back_to)
     task.clock = task.clock.stopped(at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
 
-@TASK_HANDLERS.of(ApprovalRequested)
-def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> None:
+@TASK_HANDLERS.of(stored.ApprovalRequested)
+def _approval_requested(fold: FlowFold, event: stored.ApprovalRequested, at: int) -> None:
     if fold.execution is None or event.node is None or event.visit is None:
         return
     task = _task(fold.execution, event.node, event.visit, event.item)
@@ -245,16 +230,16 @@ def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> No
     task.approval = Approval.of(event, at, task.asked_at_version)
 
 
-@TASK_HANDLERS.of(HumanRequested)
-def _human_requested(fold: FlowFold, event: HumanRequested, at: int) -> None:
+@TASK_HANDLERS.of(stored.HumanRequested)
+def _human_requested(fold: FlowFold, event: stored.HumanRequested, at: int) -> None:
     task = fold.execution.tasks.get((event.node, event.visit, None)) if fold.execution is not None else None
     if task is not None:
         _ask(fold, task, at, event)
         task.request = event
 
 
-@TASK_HANDLERS.of(StepHeld)
-def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
+@TASK_HANDLERS.of(stored.StepHeld)
+def _step_held(fold: FlowFold, event: stored.StepHeld, at: int) -> None:
     if (run := fold.execution) is None:
         return
     key, visit = (event.node, event.visit, None), run.open.get(event.node)
@@ -266,8 +251,8 @@ def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
         task.held = event.point
 
 
-@TASK_HANDLERS.of(ApprovalGranted)
-def _approval_granted(fold: FlowFold, event: ApprovalGranted, at: int) -> None:
+@TASK_HANDLERS.of(stored.ApprovalGranted)
+def _approval_granted(fold: FlowFold, event: stored.ApprovalGranted, at: int) -> None:
     fold.remember(event.key, f"approve {event.approval_id}")
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
@@ -277,8 +262,8 @@ def _approval_granted(fold: FlowFold, event: ApprovalGranted, at: int) -> None:
         _answer(run, task, event)
 
 
-@TASK_HANDLERS.of(ApprovalDenied)
-def _approval_denied(fold: FlowFold, event: ApprovalDenied, at: int) -> None:
+@TASK_HANDLERS.of(stored.ApprovalDenied)
+def _approval_denied(fold: FlowFold, event: stored.ApprovalDenied, at: int) -> None:
     fold.remember(event.key, f"deny {event.approval_id}")
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
@@ -287,8 +272,8 @@ def _approval_denied(fold: FlowFold, event: ApprovalDenied, at: int) -> None:
         _answer(run, task, event)
 
 
-@TASK_HANDLERS.of(ApprovalExpired)
-def _approval_expired(fold: FlowFold, event: ApprovalExpired, at: int) -> None:
+@TASK_HANDLERS.of(stored.ApprovalExpired)
+def _approval_expired(fold: FlowFold, event: stored.ApprovalExpired, at: int) -> None:
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
         task.approval = structs.replace(approval, answer="expired")
@@ -308,25 +293,30 @@ def _asked(fold: FlowFold, approval_id: str) -> tuple[RunFold, Task, Approval] |
 def _answer(
     run: RunFold,
     task: Task,
-    event: ApprovalGranted | ApprovalDenied | ApprovalExpired | HumanAnswered | HumanExpired | StepAnswered,
+    event: stored.ApprovalGranted
+    | stored.ApprovalDenied
+    | stored.ApprovalExpired
+    | stored.HumanAnswered
+    | stored.HumanExpired
+    | stored.StepAnswered,
 ) -> None:
     task.phase = task_phase_after(task.phase, event, task.back_to)
     task.order = run.next_order()
     run.productive = True
 
 
-@TASK_HANDLERS.of(HumanAnswered)
-def _human_answered(fold: FlowFold, event: HumanAnswered, at: int) -> None:
+@TASK_HANDLERS.of(stored.HumanAnswered)
+def _human_answered(fold: FlowFold, event: stored.HumanAnswered, at: int) -> None:
     fold.remember(event.key, said_to(event.request_id, event))
     _hear(fold, event, at)
 
 
-@TASK_HANDLERS.of(HumanExpired)
-def _human_expired(fold: FlowFold, event: HumanExpired, at: int) -> None:
+@TASK_HANDLERS.of(stored.HumanExpired)
+def _human_expired(fold: FlowFold, event: stored.HumanExpired, at: int) -> None:
     _hear(fold, event, at)
 
 
-def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
+def _hear(fold: FlowFold, event: stored.HumanAnswered | stored.HumanExpired, at: int) -> None:
     run = fold.execution
     for task in run.tasks.values() if run is not None else ():
         is_open = task.phase is TaskPhase.ASKED and task.held is None
@@ -335,8 +325,8 @@ def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
             _answer(run, task, event)
 
 
-@TASK_HANDLERS.of(StepAnswered)
-def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
+@TASK_HANDLERS.of(stored.StepAnswered)
+def _step_answered(fold: FlowFold, event: stored.StepAnswered, at: int) -> None:
     fold.remember(event.key, f"step {event.node} {event.action}")
     run = fold.execution
     task = run.tasks.get((event.node, event.visit, None)) if run is not None else None
@@ -357,7 +347,7 @@ def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
         _go_on_with_map(run, visit, task, event)
 
 
-def _change(run: RunFold, visit: VisitFold, event: StepAnswered) -> None:
+def _change(run: RunFold, visit: VisitFold, event: stored.StepAnswered) -> None:
     """Let a visit see what a person has changed. A stream that was begun with something else is not gone on with."""
     graph, goes_on = graph_of(run.started.definition), event.action == "continue"
     below = [task for task in run.tasks.values() if goes_on and task.node == visit.node and task.begun_under]
@@ -368,7 +358,7 @@ def _change(run: RunFold, visit: VisitFold, event: StepAnswered) -> None:
             task.begun_under = task.billed = None
 
 
-def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: StepAnswered) -> None:
+def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: stored.StepAnswered) -> None:
     """Let a map that was held go on with its items, which are those of the list that it sees now."""
     node = graph_of(run.started.definition).node(visit.node)
     if event.point == "before" and isinstance(node, MapNode) and not visit.next_item:

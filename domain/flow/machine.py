@@ -4,20 +4,11 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from steptrail.domain.flow import events
 from steptrail.domain.flow.commands import FlowCommand, ResumeFlow
 from steptrail.domain.flow.cutting import then_after
 from steptrail.domain.flow.decide import decide
 from steptrail.domain.flow.effects import FlowEffect
-from steptrail.domain.flow.events import (
-    FlowEvent,
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSettledLate,
-)
 from steptrail.domain.flow.evolve import evolve_all, extend, initial
 from steptrail.domain.flow.ids import STREAM_PREFIX
 from steptrail.domain.flow.next_effects import next_effects
@@ -27,7 +18,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.state import began_and_ended, segment_of
+from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
 
 
@@ -42,11 +33,6 @@ def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | Non
     return ResumeFlow(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
 
 
-def _version_of_key(state: FlowState, key: str) -> int | None:
-    use, ended = state.fold.keys.get(key), state.fold.ended_at_version
-    return ended[use.execution - 1] if use is not None and use.execution <= len(ended) else None
-
-
 def _children(state: FlowState) -> Sequence[str]:
     if state.is_open:
         return tuple(task.stream for task in state.tasks if task.stream is not None)
@@ -55,28 +41,30 @@ def _children(state: FlowState) -> Sequence[str]:
     return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
 
 
-def _opens_segment(event: FlowEvent) -> bool:
-    return isinstance(event, FlowResumed) or (isinstance(event, FlowStarted | FlowRetried) and event.worker is not None)
+def _opens_segment(event: events.FlowEvent) -> bool:
+    return isinstance(event, events.FlowResumed) or (
+        isinstance(event, events.FlowStarted | events.FlowRetried) and event.worker is not None
+    )
 
 
-def _settle_late(event: FlowEvent, call: CallInFlight, segment: int) -> FlowEvent | None:
-    if not isinstance(event, NodeAttemptCompleted | NodeAttemptFailed):
+def _settle_late(event: events.FlowEvent, call: CallInFlight, segment: int) -> events.FlowEvent | None:
+    if not isinstance(event, events.NodeAttemptCompleted | events.NodeAttemptFailed):
         return None
-    return NodeAttemptSettledLate(
+    return events.NodeAttemptSettledLate(
         effect_id=call.effect_id,
         attempt=call.attempt,
         segment=segment,
-        output=event.output if isinstance(event, NodeAttemptCompleted) else None,
-        error=event.error if isinstance(event, NodeAttemptFailed) else None,
+        output=event.output if isinstance(event, events.NodeAttemptCompleted) else None,
+        error=event.error if isinstance(event, events.NodeAttemptFailed) else None,
         # What a stream below was billed is told by who goes on with it.
         usage=None if call.runs_a_stream else event.usage,
     )
 
 
-def _restated(state: FlowState, event: FlowEvent) -> FlowEvent:
+def _restated(state: FlowState, event: events.FlowEvent) -> events.FlowEvent:
     """Return a fact for another state than the one it was recorded on: the decision in it is taken anew."""
     run, graph = state.run, state.graph
-    if not isinstance(event, NodeAttemptInterrupted) or run is None or graph is None:
+    if not isinstance(event, events.NodeAttemptInterrupted) or run is None or graph is None:
         return event
     task = run.tasks.get((event.node, event.visit, event.item))
     if task is None:
@@ -85,7 +73,7 @@ def _restated(state: FlowState, event: FlowEvent) -> FlowEvent:
     return event if then is event.then else structs.replace(event, then=then)
 
 
-FLOW: Machine[FlowState, FlowCommand, FlowEvent, FlowEffect] = Machine(
+FLOW: Machine[FlowState, FlowCommand, events.FlowEvent, FlowEffect] = Machine(
     stream_prefix=STREAM_PREFIX,
     initial=initial,
     evolve_all=evolve_all,
@@ -98,7 +86,7 @@ FLOW: Machine[FlowState, FlowCommand, FlowEvent, FlowEffect] = Machine(
         asked=asked_of,
         stop_grace=_stop_grace,
         reopen=_reopen,
-        version_of_key=_version_of_key,
+        version_of_key=version_of_key,
         children=_children,
         began_and_ended=began_and_ended,
     ),

@@ -5,34 +5,11 @@ Running and resuming are this same function. The order of the checks is their pr
 
 from collections.abc import Iterator
 
+from steptrail.domain.flow import events
 from steptrail.domain.flow.concluding import breach, conclude, conclude_map, enabled, is_to_be_held
 from steptrail.domain.flow.cutting import interrupted
-from steptrail.domain.flow.effects import (
-    Ask,
-    Await,
-    CutOff,
-    Evaluate,
-    FlowEffect,
-    RecordEvents,
-    RestUntil,
-    StartTasks,
-)
+from steptrail.domain.flow.effects import Ask, Await, CutOff, Evaluate, FlowEffect, RecordEvents, RestUntil, StartTasks
 from steptrail.domain.flow.ending import finished
-from steptrail.domain.flow.events import (
-    ApprovalExpired,
-    CancelReason,
-    CutReason,
-    ExecutionPaused,
-    HumanExpired,
-    LimitReached,
-    NodeCancelled,
-    NodeFailed,
-    NodeOpened,
-    NodeSkipped,
-    StepAnswered,
-    StepHeld,
-    WaitEnded,
-)
 from steptrail.domain.flow.failing import failure_of, working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
@@ -100,7 +77,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
 
 
 def _paused(asked: Request) -> RecordEvents:
-    return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+    return RecordEvents((events.ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
 
 
 def _order(task: Task) -> int:
@@ -110,28 +87,28 @@ def _order(task: Task) -> int:
 def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
     """Return the ends of the tries of an earlier segment, whose outcome nobody knows."""
     doubtful = [task for task in run.tasks.values() if task.in_doubt]
-    ends = tuple(interrupted(run, graph, task, CutReason.CRASH) for task in doubtful)
+    ends = tuple(interrupted(run, graph, task, events.CutReason.CRASH) for task in doubtful)
     return RecordEvents(ends) if ends else None
 
 
-def _limit(run: RunFold, now: int) -> LimitReached | None:
+def _limit(run: RunFold, now: int) -> events.LimitReached | None:
     """Return the limit of the run that is passed; None when none is."""
     options = run.options
     if (passed := breach(options.budget, run.usage, run.cost, options.unpriced)) is not None:
         name, most, used = passed
-        return LimitReached(limit=name, scope="run", at_most=most, actual=used)
+        return events.LimitReached(limit=name, scope="run", at_most=most, actual=used)
     most_crashes = options.max_unproductive_segments
     if most_crashes is not None and run.unproductive_segments >= most_crashes:
         crashes = str(run.unproductive_segments)
-        return LimitReached(limit="crash_loop", scope="run", at_most=str(most_crashes), actual=crashes)
+        return events.LimitReached(limit="crash_loop", scope="run", at_most=str(most_crashes), actual=crashes)
     if options.timeout is not None and now - run.wall_from >= round(options.timeout * 1e6):
         elapsed = f"{(now - run.wall_from) / 1e6:.3f}"
-        return LimitReached(limit="timeout", scope="run", at_most=text_of(options.timeout), actual=elapsed)
+        return events.LimitReached(limit="timeout", scope="run", at_most=text_of(options.timeout), actual=elapsed)
     active_us = run.active.us(now)
     if options.cumulative_timeout is not None and active_us >= round(options.cumulative_timeout * 1e6):
         active = f"{active_us / 1e6:.3f}"
         at_most = text_of(options.cumulative_timeout)
-        return LimitReached(limit="cumulative_timeout", scope="run", at_most=at_most, actual=active)
+        return events.LimitReached(limit="cumulative_timeout", scope="run", at_most=at_most, actual=active)
     return None
 
 
@@ -144,14 +121,14 @@ def _expired(run: RunFold, now: int) -> RecordEvents | None:
         if task.held is not None:
             most, node = text_of(run.options.step_timeout), task.node
             actual = f"{(now - task.asked_at) / 1e6:.3f}"
-            limit = LimitReached(
+            limit = events.LimitReached(
                 limit="step_timeout", scope="run", node=node, visit=task.visit, at_most=most, actual=actual
             )
             return RecordEvents((limit,))
         if task.request is not None:
-            return RecordEvents((HumanExpired(request_id=task.request.request_id),))
+            return RecordEvents((events.HumanExpired(request_id=task.request.request_id),))
         if task.approval is not None:
-            return RecordEvents((ApprovalExpired(approval_id=task.approval.id),))
+            return RecordEvents((events.ApprovalExpired(approval_id=task.approval.id),))
     return None
 
 
@@ -166,18 +143,18 @@ def _opened(run: RunFold, graph: Graph) -> RecordEvents | None:
     visit = run.counts.get(node.id, 0) + 1
     if visit > run.options.max_visits:
         most = str(run.options.max_visits)
-        limit = LimitReached(limit="max_visits", scope="run", node=node.id, at_most=most, actual=str(visit))
+        limit = events.LimitReached(limit="max_visits", scope="run", node=node.id, at_most=most, actual=str(visit))
         return RecordEvents((limit,))
     return RecordEvents((_opening(run, node, opening),))
 
 
-def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
+def _opening(run: RunFold, node: Node, opening: Opening) -> events.NodeOpened:
     items = None
     if isinstance(node, MapNode):
         items = items_seen(run, node, joined(sources(opening.inputs), run.views, run.ended))
     # Visits are numbered over all retries, so that an effect id is never used twice.
     visits = run.visits_of.get(node.id, 0) + 1
-    return NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)
+    return events.NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)
 
 
 def _used(run: RunFold) -> int:
@@ -192,7 +169,7 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     """Return what is done with the tasks that are due: first retries and streams below whose time has come."""
     for visit in run.open.values():
         if is_to_be_held(run, visit):
-            return RecordEvents((StepHeld(node=visit.node, visit=visit.visit, point="before"),))
+            return RecordEvents((events.StepHeld(node=visit.node, visit=visit.visit, point="before"),))
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
     for task in _due(run, graph, now):
@@ -229,7 +206,7 @@ def _before(run: RunFold, graph: Graph, node: Node, task: Task) -> FlowEffect | 
         return RecordEvents((_skipped(graph, node, task, task.skipped),))
     is_first = task.item is None and task.attempt == 0
     if is_first and run.options.pauses_before(node.id) and not task.may_begin:
-        return RecordEvents((StepHeld(node=node.id, visit=task.visit, point="before"),))
+        return RecordEvents((events.StepHeld(node=node.id, visit=task.visit, point="before"),))
     if _needs_a_person(working_node(node, task.item), task):
         return Ask(task.key)
     return None if leaves_the_process(node) else Evaluate(task.key)
@@ -241,11 +218,11 @@ def _needs_a_person(node: Node, task: Task) -> bool:
     return isinstance(node, HumanNode)
 
 
-def _skipped(graph: Graph, node: Node, task: Task, answer: StepAnswered) -> NodeSkipped:
+def _skipped(graph: Graph, node: Node, task: Task, answer: events.StepAnswered) -> events.NodeSkipped:
     taken = enabled(graph, node)
     if answer.targets is not None:
         taken = tuple(edge for edge in taken if graph.edges[edge].target in answer.targets)
-    return NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
+    return events.NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
 
 
 def _until(run: RunFold, graph: Graph, now: int) -> int | None:
@@ -277,15 +254,15 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     """Return the end of the wait if something can go on, else more waiting."""
     wait = run.wait
     if run.stop_request is not None:
-        return RecordEvents((WaitEnded(reason="stop", by=run.stop_request.by),))
+        return RecordEvents((events.WaitEnded(reason="stop", by=run.stop_request.by),))
     if wait is not None and is_for_resources(run) and run.pause_request is None:
         is_over = wait.until is None or wait.until <= now or _expired(run, now) is not None
-        return RecordEvents((WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
+        return RecordEvents((events.WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:
             return _paused(run.pause_request)
         is_due = wait is not None and wait.until is not None and wait.until <= now
-        return RecordEvents((WaitEnded(reason="due" if is_due else "settled"),))
+        return RecordEvents((events.WaitEnded(reason="due" if is_due else "settled"),))
     until = None if (next_one := next_wait(run)) is None else next_one.until
     if until is not None and stays_for(run, until, now):
         # The time of the run goes on in a wait that is sat out. Whoever comes after a longer one begins it anew.
@@ -304,9 +281,9 @@ def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         return _cut(run, running, now)
     if run.pause_request is not None and run.stop_request is None:
         return _paused(run.pause_request)
-    failed = run.ended_by.node if isinstance(run.ended_by, NodeFailed) else None
+    failed = run.ended_by.node if isinstance(run.ended_by, events.NodeFailed) else None
     cancelled = tuple(
-        NodeCancelled(node=visit.node, visit=visit.visit, reason=_how_it_ends(run)[1])
+        events.NodeCancelled(node=visit.node, visit=visit.visit, reason=_how_it_ends(run)[1])
         for visit in run.open.values()
         if visit.node != failed
     )
@@ -320,16 +297,16 @@ def _cut(run: RunFold, running: list[Task], now: int) -> CutOff:
     return CutOff(tuple(reads), tuple(others), _how_it_ends(run)[0], until)
 
 
-def _how_it_ends(run: RunFold) -> tuple[CutReason, CancelReason]:
+def _how_it_ends(run: RunFold) -> tuple[events.CutReason, events.CancelReason]:
     """Return why what runs is cut off, and why what is open is given up."""
     match run.ended_by:
-        case NodeFailed():
-            return CutReason.SIBLING, "sibling"
-        case LimitReached(limit="timeout" | "cumulative_timeout"):
-            return CutReason.DEADLINE, "limit"
-        case LimitReached():
-            return CutReason.SIBLING, "limit"
-        case StepAnswered():
-            return CutReason.STOP, "abort"
+        case events.NodeFailed():
+            return events.CutReason.SIBLING, "sibling"
+        case events.LimitReached(limit="timeout" | "cumulative_timeout"):
+            return events.CutReason.DEADLINE, "limit"
+        case events.LimitReached():
+            return events.CutReason.SIBLING, "limit"
+        case events.StepAnswered():
+            return events.CutReason.STOP, "abort"
         case _:
-            return CutReason.STOP, "stop"
+            return events.CutReason.STOP, "stop"

@@ -6,38 +6,7 @@ An event without an entry in a phase changes nothing there: the fold accepts any
 from collections.abc import Mapping
 from enum import StrEnum
 
-from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ExecutionFinished,
-    ExecutionPaused,
-    FlowEvent,
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    HumanAnswered,
-    HumanExpired,
-    HumanRequested,
-    LimitReached,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeEvaluated,
-    NodeFailed,
-    NodeRetryScheduled,
-    NodeThen,
-    PauseLifted,
-    SessionStarted,
-    StepAnswered,
-    StepHeld,
-    StopRequested,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.task import TaskPhase
 
 
@@ -76,39 +45,39 @@ _OPEN = (RunPhase.PENDING, RunPhase.WORKING, RunPhase.WAITING, RunPhase.PAUSED, 
 _AT_REST = {RunPhase.IDLE, RunPhase.DONE}
 
 
-def _table() -> dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]]:
-    ends: dict[type[FlowEvent], RunPhase | Goal] = {
-        NodeFailed: RunPhase.ENDING,
-        LimitReached: Goal.ON,
-        StopRequested: RunPhase.ENDING,
-        StepAnswered: Goal.ON,
+def _table() -> dict[RunPhase, dict[type[stored.FlowEvent], RunPhase | Goal]]:
+    ends: dict[type[stored.FlowEvent], RunPhase | Goal] = {
+        stored.NodeFailed: RunPhase.ENDING,
+        stored.LimitReached: Goal.ON,
+        stored.StopRequested: RunPhase.ENDING,
+        stored.StepAnswered: Goal.ON,
     }
-    table: dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]] = {
-        RunPhase.ABSENT: {SessionStarted: RunPhase.IDLE},
-        RunPhase.IDLE: {FlowStarted: RunPhase.WORKING},
+    table: dict[RunPhase, dict[type[stored.FlowEvent], RunPhase | Goal]] = {
+        RunPhase.ABSENT: {stored.SessionStarted: RunPhase.IDLE},
+        RunPhase.IDLE: {stored.FlowStarted: RunPhase.WORKING},
         RunPhase.PENDING: {},
-        RunPhase.WORKING: {**ends, WaitStarted: RunPhase.WAITING, ExecutionFinished: RunPhase.DONE},
-        RunPhase.WAITING: {WaitEnded: Goal.ON},
-        RunPhase.PAUSED: {PauseLifted: RunPhase.UNPAUSED},
+        RunPhase.WORKING: {**ends, stored.WaitStarted: RunPhase.WAITING, stored.ExecutionFinished: RunPhase.DONE},
+        RunPhase.WAITING: {stored.WaitEnded: Goal.ON},
+        RunPhase.PAUSED: {stored.PauseLifted: RunPhase.UNPAUSED},
         RunPhase.UNPAUSED: {},
-        RunPhase.ENDING: {ExecutionFinished: RunPhase.DONE},
-        RunPhase.DONE: {FlowStarted: RunPhase.WORKING, FlowRetried: RunPhase.WORKING},
+        RunPhase.ENDING: {stored.ExecutionFinished: RunPhase.DONE},
+        RunPhase.DONE: {stored.FlowStarted: RunPhase.WORKING, stored.FlowRetried: RunPhase.WORKING},
     }
     for phase in _OPEN:
-        table[phase][ExecutionPaused] = RunPhase.PAUSED
-        table[phase][FlowResumed] = Goal.ON
+        table[phase][stored.ExecutionPaused] = RunPhase.PAUSED
+        table[phase][stored.FlowResumed] = Goal.ON
     # A run that waits goes on waiting in its new segment, until something of it is over.
-    table[RunPhase.WAITING][FlowResumed] = RunPhase.WAITING
+    table[RunPhase.WAITING][stored.FlowResumed] = RunPhase.WAITING
     return table
 
 
-TRANSITIONS: Mapping[RunPhase, Mapping[type[FlowEvent], RunPhase | Goal]] = _table()
+TRANSITIONS: Mapping[RunPhase, Mapping[type[stored.FlowEvent], RunPhase | Goal]] = _table()
 """Phase of a run -> class of an event -> the phase that follows."""
 
 
-def phase_after(phase: RunPhase, event: FlowEvent, *, is_ending: bool) -> RunPhase:
+def phase_after(phase: RunPhase, event: stored.FlowEvent, *, is_ending: bool) -> RunPhase:
     """Return the phase of the run after `event`. `is_ending` says whether the run is to end, with the event counted."""
-    if isinstance(event, FlowStarted | FlowRetried) and event.worker is None and phase in _AT_REST:
+    if isinstance(event, stored.FlowStarted | stored.FlowRetried) and event.worker is None and phase in _AT_REST:
         return RunPhase.PENDING
     target = TRANSITIONS[phase].get(type(event), phase)
     if isinstance(target, RunPhase):
@@ -125,56 +94,60 @@ class TaskTarget(StrEnum):
     """The phase that the question interrupted."""
 
 
-_THEN = {NodeThen.RERUN: TaskPhase.DUE, NodeThen.FAIL: TaskPhase.LANDED, NodeThen.PARK: TaskPhase.PARKED}
-
-_SETTLED: dict[type[FlowEvent], TaskPhase | TaskTarget] = {
-    NodeAttemptCompleted: TaskPhase.LANDED,
-    NodeAttemptFailed: TaskPhase.LANDED,
+_THEN = {
+    stored.NodeThen.RERUN: TaskPhase.DUE,
+    stored.NodeThen.FAIL: TaskPhase.LANDED,
+    stored.NodeThen.PARK: TaskPhase.PARKED,
 }
 
-_STARTED: dict[type[FlowEvent], TaskPhase | TaskTarget] = {
-    NodeAttemptStarted: TaskPhase.RUNNING,
+_SETTLED: dict[type[stored.FlowEvent], TaskPhase | TaskTarget] = {
+    stored.NodeAttemptCompleted: TaskPhase.LANDED,
+    stored.NodeAttemptFailed: TaskPhase.LANDED,
+}
+
+_STARTED: dict[type[stored.FlowEvent], TaskPhase | TaskTarget] = {
+    stored.NodeAttemptStarted: TaskPhase.RUNNING,
     **_SETTLED,  # a kept result, and a node that cannot run as it is written, or as who resumes the run has written it
 }
 
-TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTarget]] = {
+TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[stored.FlowEvent], TaskPhase | TaskTarget]] = {
     TaskPhase.DUE: {
         **_STARTED,
-        NodeEvaluated: TaskPhase.LANDED,
-        ApprovalRequested: TaskPhase.ASKED,
-        HumanRequested: TaskPhase.ASKED,
-        StepHeld: TaskPhase.ASKED,
+        stored.NodeEvaluated: TaskPhase.LANDED,
+        stored.ApprovalRequested: TaskPhase.ASKED,
+        stored.HumanRequested: TaskPhase.ASKED,
+        stored.StepHeld: TaskPhase.ASKED,
     },
     TaskPhase.RUNNING: {
         **_SETTLED,
-        NodeAttemptInterrupted: TaskTarget.THEN,
-        NodeAttemptSuspended: TaskPhase.SUSPENDED,
+        stored.NodeAttemptInterrupted: TaskTarget.THEN,
+        stored.NodeAttemptSuspended: TaskPhase.SUSPENDED,
     },
     TaskPhase.LANDED: {
-        NodeRetryScheduled: TaskPhase.RETRYING,
-        StepHeld: TaskPhase.ASKED,
-        NodeEvaluated: TaskPhase.LANDED,  # the answer of a person becomes the result of the node, or its failure
-        NodeAttemptFailed: TaskPhase.LANDED,
+        stored.NodeRetryScheduled: TaskPhase.RETRYING,
+        stored.StepHeld: TaskPhase.ASKED,
+        stored.NodeEvaluated: TaskPhase.LANDED,  # the answer of a person becomes the result of the node, or its failure
+        stored.NodeAttemptFailed: TaskPhase.LANDED,
     },
     TaskPhase.RETRYING: _STARTED,
-    TaskPhase.SUSPENDED: {FlowResumed: TaskPhase.DUE, **_STARTED},
-    TaskPhase.PARKED: {**_SETTLED, NodeAttemptInterrupted: TaskTarget.THEN},
+    TaskPhase.SUSPENDED: {stored.FlowResumed: TaskPhase.DUE, **_STARTED},
+    TaskPhase.PARKED: {**_SETTLED, stored.NodeAttemptInterrupted: TaskTarget.THEN},
     TaskPhase.ASKED: {
-        ApprovalGranted: TaskTarget.BACK,
-        StepAnswered: TaskTarget.BACK,
-        HumanAnswered: TaskPhase.LANDED,
-        HumanExpired: TaskPhase.LANDED,
-        ApprovalDenied: TaskPhase.LANDED,
-        ApprovalExpired: TaskPhase.LANDED,
+        stored.ApprovalGranted: TaskTarget.BACK,
+        stored.StepAnswered: TaskTarget.BACK,
+        stored.HumanAnswered: TaskPhase.LANDED,
+        stored.HumanExpired: TaskPhase.LANDED,
+        stored.ApprovalDenied: TaskPhase.LANDED,
+        stored.ApprovalExpired: TaskPhase.LANDED,
     },
 }
 """Phase of a task -> class of an event about it -> the phase that follows."""
 
 
-def task_phase_after(phase: TaskPhase, event: FlowEvent, back_to: TaskPhase) -> TaskPhase:
+def task_phase_after(phase: TaskPhase, event: stored.FlowEvent, back_to: TaskPhase) -> TaskPhase:
     """Return the phase of a task after an event about it. `back_to` is the phase that a question interrupted."""
     target = TASK_TRANSITIONS[phase].get(type(event), phase)
-    if target is TaskTarget.THEN and isinstance(event, NodeAttemptInterrupted):
+    if target is TaskTarget.THEN and isinstance(event, stored.NodeAttemptInterrupted):
         return _THEN[event.then]
     if target is TaskTarget.BACK:
         return back_to

@@ -7,6 +7,7 @@ from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import questions_of, stays_for
 from steptrail.domain.kernel.standing import Standing, StandingState
+from steptrail.domain.shared.state import summary_of
 from steptrail.domain.shared.summary import RunSummary
 
 
@@ -48,26 +49,12 @@ def _since(state: FlowState) -> int:
 
 def summary(state: FlowState) -> RunSummary:
     """Return the row of the run in a list."""
-    run, stands, finished = state.run, standing(state), state.run.finished if state.run is not None else None
-    return RunSummary(
+    return summary_of(
+        state,
+        standing(state),
         kind=STREAM_PREFIX.removesuffix(":"),
         session_id=state.flow_id,
         name=state.name,
-        status=state.status,
-        standing=stands.state,
-        stop_reason=finished.stop_reason.value if finished is not None else None,
-        resolved_by=finished.resolved_by if finished is not None else None,
-        answered=finished is not None and finished.answered,
-        recorded_errors=finished.recorded_errors if finished is not None else 0,
-        due_at=stands.due_at,
-        waits=stands.waits,
-        paused_by=run.paused.by if run is not None and run.paused is not None else None,
-        executions=state.fold.executions,
-        steps=run.finished_visits if run is not None else 0,
+        steps=state.run.finished_visits if state.run is not None else 0,
         active_seconds=state.active_seconds,
-        cost=state.cost,
-        parent=state.parent,
-        started_at=state.fold.created_at,
-        updated_at=state.fold.updated_at,
-        version=state.version,
     )

@@ -12,17 +12,7 @@ from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.state import StreamState
-
-_STATUS = {
-    RunPhase.ABSENT: ExecutionStatus.PENDING,
-    RunPhase.IDLE: ExecutionStatus.PENDING,
-    RunPhase.PENDING: ExecutionStatus.PENDING,
-    RunPhase.WAITING: ExecutionStatus.WAITING,
-    RunPhase.PAUSED: ExecutionStatus.PAUSED,
-    RunPhase.UNPAUSED: ExecutionStatus.PENDING,
-}
 
 
 class FlowState(StreamState[FlowFold]):
@@ -59,13 +49,6 @@ class FlowState(StreamState[FlowFold]):
     def run(self) -> RunFold | None:
         """The accumulator of the open execution, or of the last one; None before the first."""
         return self._fold.execution
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """The status of the open execution, or of the last one."""
-        if self.run is not None and self.run.finished is not None:
-            return self.run.finished.status
-        return _STATUS.get(self.phase, ExecutionStatus.IN_PROGRESS)
 
     @property
     def graph(self) -> Graph | None:

@@ -8,20 +8,7 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    HumanAnswered,
-    HumanExpired,
-    HumanRequested,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeEvaluated,
-    NodeRetryScheduled,
-    StepAnswered,
-    StepPoint,
-)
+from steptrail.domain.flow import events
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.stopwatch import Stopwatch
@@ -51,14 +38,14 @@ def of_try(key: TaskKey, attempt: int) -> OfTry:
 
 
 Landing = (
-    NodeAttemptCompleted
-    | NodeAttemptFailed
-    | NodeAttemptInterrupted
-    | NodeEvaluated
-    | HumanAnswered
-    | HumanExpired
-    | ApprovalDenied
-    | ApprovalExpired
+    events.NodeAttemptCompleted
+    | events.NodeAttemptFailed
+    | events.NodeAttemptInterrupted
+    | events.NodeEvaluated
+    | events.HumanAnswered
+    | events.HumanExpired
+    | events.ApprovalDenied
+    | events.ApprovalExpired
 )
 """The event with which a task has landed: nothing has been concluded from it yet."""
 
@@ -109,17 +96,17 @@ class Task(Struct):
     in_doubt: bool = False
     clock: Stopwatch = Stopwatch()
     landing: Landing | None = None
-    retry: NodeRetryScheduled | None = None
+    retry: events.NodeRetryScheduled | None = None
     stream: str | None = None
     runs_a_stream: bool = False
     until: int | None = None
     back_to: TaskPhase = TaskPhase.DUE
     approval: Approval | None = None
-    request: HumanRequested | None = None
-    held: StepPoint | None = None
+    request: events.HumanRequested | None = None
+    held: events.StepPoint | None = None
     may_begin: bool = False
     may_end: bool = False
-    skipped: StepAnswered | None = None
+    skipped: events.StepAnswered | None = None
     arguments: dict[str, JsonValue] | None = None
     asked_at: int = 0
     asked_at_version: int = 0

@@ -8,43 +8,30 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
+from steptrail.domain.flow import nodes
 from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.kinds.people import default_answer, wrong_in
 from steptrail.domain.flow.kinds.port import MissingMeans, NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import ROOTS
 from steptrail.domain.flow.kinds.templates import is_path, places_in
-from steptrail.domain.flow.nodes import (
-    AgentNode,
-    ConditionalNode,
-    Expression,
-    FilterNode,
-    FlowNode,
-    GateNode,
-    GuardianNode,
-    HumanNode,
-    LlmNode,
-    LlmRouterNode,
-    MapNode,
-    Node,
-    RuleRouterNode,
-    ToolNode,
-    TransformNode,
-    WebhookNode,
-)
 from steptrail.domain.json_value import JsonValue
 
-TEMPLATES: Final[Mapping[type[Node], tuple[str, ...]]] = {
-    AgentNode: ("prompt", "context"),
-    FlowNode: ("input",),
-    HumanNode: ("prompt",),
-    LlmNode: ("prompt", "system", "messages"),
-    LlmRouterNode: ("prompt", "system"),
-    ToolNode: ("args",),
-    WebhookNode: ("url", "headers", "body"),
+TEMPLATES: Final[Mapping[type[nodes.Node], tuple[str, ...]]] = {
+    nodes.AgentNode: ("prompt", "context"),
+    nodes.FlowNode: ("input",),
+    nodes.HumanNode: ("prompt",),
+    nodes.LlmNode: ("prompt", "system", "messages"),
+    nodes.LlmRouterNode: ("prompt", "system"),
+    nodes.ToolNode: ("args",),
+    nodes.WebhookNode: ("url", "headers", "body"),
 }
 """Class of a node -> its fields that are templates, or hold some."""
 
-_PATHS: Final[Mapping[type[Node], str]] = {FilterNode: "over", MapNode: "over", TransformNode: "source"}
+_PATHS: Final[Mapping[type[nodes.Node], str]] = {
+    nodes.FilterNode: "over",
+    nodes.MapNode: "over",
+    nodes.TransformNode: "source",
+}
 """Class of a node -> its field that is a path, and no template."""
 
 _OF_ITEMS: Final = frozenset({"item", "index"})
@@ -55,33 +42,33 @@ _SHOWN: Final = 80
 
 class _Deciding(NamedTuple):
     path: str
-    expression: Expression | None
+    expression: nodes.Expression | None
     is_condition: bool = True
 
 
-def text_faults(node: Node, path: str, written: Collection[str], means: NodeMeans) -> Iterator[Diagnostic]:
+def text_faults(node: nodes.Node, path: str, written: Collection[str], means: NodeMeans) -> Iterator[Diagnostic]:
     """Yield what is wrong with the texts of the node at a path; `written` are the variables that nodes write.
 
     What needs a package that is not there is not looked at.
     """
     yield from _of_a_path(node, path)
     yield from _of_templates(node, path, written)
-    if isinstance(node, MapNode):
+    if isinstance(node, nodes.MapNode):
         yield from _of_means(node.node, f"{path}.node", means)
     yield from _of_means(node, path, means)
 
 
-def _of_a_path(node: Node, path: str) -> Iterator[Diagnostic]:
+def _of_a_path(node: nodes.Node, path: str) -> Iterator[Diagnostic]:
     name = _PATHS.get(type(node))
     if name is not None and "{{" in (text := getattr(node, name) or ""):
         why = f"the {name} of {node.id!r} is a path, and no template: {_shown(text)}"
         yield fault("FL-111", f"{path}.{name}", why, "leave out the braces")
 
 
-def _of_templates(node: Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:
-    inner, there = (node.node, f"{path}.node") if isinstance(node, MapNode) else (node, path)
-    items = _OF_ITEMS if isinstance(node, MapNode) else frozenset[str]()
-    if isinstance(node, TransformNode) and node.source is not None:
+def _of_templates(node: nodes.Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:
+    inner, there = (node.node, f"{path}.node") if isinstance(node, nodes.MapNode) else (node, path)
+    items = _OF_ITEMS if isinstance(node, nodes.MapNode) else frozenset[str]()
+    if isinstance(node, nodes.TransformNode) and node.source is not None:
         items = frozenset({"item"})
     for place, template in _templates(inner):
         for text, is_closed in places_in(template):
@@ -108,8 +95,8 @@ def _unknown(path: str, why: str, root: str) -> Diagnostic:
     return fault("FL-112", path, why, advice, is_warning=not near)
 
 
-def _templates(node: Node) -> Iterator[tuple[str, str]]:
-    if isinstance(node, TransformNode):
+def _templates(node: nodes.Node) -> Iterator[tuple[str, str]]:
+    if isinstance(node, nodes.TransformNode):
         if node.operation == "template":
             yield from _texts("template", node.settings.get("template"))
         return
@@ -131,7 +118,7 @@ def _texts(place: str, value: JsonValue | tuple[JsonValue, ...]) -> Iterator[tup
             return
 
 
-def _of_means(node: Node, path: str, means: NodeMeans) -> Iterator[Diagnostic]:
+def _of_means(node: nodes.Node, path: str, means: NodeMeans) -> Iterator[Diagnostic]:
     """Yield what is wrong with what is not ours to read."""
     for place, expression, is_condition in _expressions(node):
         if expression is not None and expression.kind == "cel":
@@ -156,7 +143,7 @@ def _of_means(node: Node, path: str, means: NodeMeans) -> Iterator[Diagnostic]:
             break
         except NodeFault as wrong:
             yield fault("FL-114", f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}")
-    if isinstance(node, HumanNode) and node.on_timeout == "default":
+    if isinstance(node, nodes.HumanNode) and node.on_timeout == "default":
         try:
             problem = wrong_in(default_answer(node), node, means.schemas)
         except NodeFault:
@@ -166,29 +153,29 @@ def _of_means(node: Node, path: str, means: NodeMeans) -> Iterator[Diagnostic]:
             yield fault("FL-110", f"{path}.default", why, "give one that a person could give")
 
 
-def _expressions(node: Node) -> Iterator[_Deciding]:
+def _expressions(node: nodes.Node) -> Iterator[_Deciding]:
     match node:
-        case GateNode(when=when):
+        case nodes.GateNode(when=when):
             yield _Deciding("when", when)
-        case ConditionalNode(cases=cases):
+        case nodes.ConditionalNode(cases=cases):
             yield from (_Deciding(f"cases[{place}].when", case.when) for place, case in enumerate(cases))
-        case RuleRouterNode(rules=rules):
+        case nodes.RuleRouterNode(rules=rules):
             yield from (_Deciding(f"rules[{place}].when", rule.when) for place, rule in enumerate(rules))
-        case GuardianNode(checks=checks):
+        case nodes.GuardianNode(checks=checks):
             yield from (_Deciding(f"checks[{place}].when", check.expression) for place, check in enumerate(checks))
-        case FilterNode(expression=expression):
+        case nodes.FilterNode(expression=expression):
             yield _Deciding("expression", expression)
-        case TransformNode(expression=expression):
+        case nodes.TransformNode(expression=expression):
             yield _Deciding("expression", expression, is_condition=False)
         case _:
             return
 
 
-def _schemas(node: Node) -> Iterator[tuple[str, Mapping[str, JsonValue]]]:
+def _schemas(node: nodes.Node) -> Iterator[tuple[str, Mapping[str, JsonValue]]]:
     match node:
-        case LlmNode(schema=dict(schema)) | HumanNode(schema=dict(schema)):
+        case nodes.LlmNode(schema=dict(schema)) | nodes.HumanNode(schema=dict(schema)):
             yield "schema", schema
-        case GuardianNode(checks=checks):
+        case nodes.GuardianNode(checks=checks):
             for place, check in enumerate(checks):
                 if check.kind == "schema" and isinstance(given := check.settings.get("schema"), dict):
                     yield f"checks[{place}].schema", given
@@ -196,13 +183,13 @@ def _schemas(node: Node) -> Iterator[tuple[str, Mapping[str, JsonValue]]]:
             return
 
 
-def _patterns(node: Node) -> Iterator[tuple[str, JsonValue]]:
+def _patterns(node: nodes.Node) -> Iterator[tuple[str, JsonValue]]:
     match node:
-        case GuardianNode(checks=checks):
+        case nodes.GuardianNode(checks=checks):
             for place, check in enumerate(checks):
                 if check.kind == "pattern":
                     yield f"checks[{place}].pattern", check.settings.get("pattern")
-        case FilterNode(operation="match" | "exclude", settings={"pattern": pattern}):
+        case nodes.FilterNode(operation="match" | "exclude", settings={"pattern": pattern}):
             yield "pattern", pattern
         case _:
             return

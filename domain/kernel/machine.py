@@ -45,18 +45,6 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F")
 
 
-def _never_forked(event: Event) -> None:
-    del event
-
-
-def _nothing_late(event: Event, call: CallInFlight, segment: int) -> None:
-    del event, call, segment
-
-
-def _as_it_was(state: object, event: E) -> E:
-    return event
-
-
 class SnapshotCodec(NamedTuple, Generic[S]):
     """Encodes a committed state as lines without line breaks in them, and decodes it again.
 
@@ -98,7 +86,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     control: Control[S, C]
     segment: Callable[[S], int]
     opens_segment: Callable[[E], bool]
-    forked_from: Callable[[E], StreamVersion | None] = _never_forked
-    settle_late: Callable[[E, CallInFlight, int], E | None] = _nothing_late
-    restated: Callable[[S, E], E] = _as_it_was
+    forked_from: Callable[[E], StreamVersion | None] = lambda event: None
+    settle_late: Callable[[E, CallInFlight, int], E | None] = lambda event, call, segment: None
+    restated: Callable[[S, E], E] = lambda state, event: event
     snapshots: SnapshotCodec[S] | None = None

@@ -35,33 +35,15 @@ class Layers(Mapping[K, V]):
         """Return this mapping with another value under a key."""
         return self.updated({key: value})
 
-    def without(self, *keys: K) -> "Layers[K, V]":
-        """Return this mapping without these keys. They need not be there."""
-        return self.updated({}, keys)
-
     def updated(self, sets: Mapping[K, V], unsets: Iterable[K] = ()) -> "Layers[K, V]":
         """Return this mapping with the values of `sets`, and then without the keys of `unsets`."""
-        mask, number = len(self._rows) - 1, self._next
-        copied: dict[int, _Bucket[K, V]] = {}
+        gone, fresh, number = frozenset(unsets), list[tuple[int, K, V]](), self._next
         for key, value in sets.items():
-            place = hash(key) & (mask << 5 | mask)
-            bucket = copied.get(place)
-            if bucket is None:
-                bucket = copied[place] = self._rows[place >> 5][place & 31].copy()
-            known = bucket.get(key)
-            if known is None:
-                known = (number, key, value)
-                number += 1
-            bucket[key] = (known[0], key, value)
-        for key in unsets:
-            place = hash(key) & (mask << 5 | mask)
-            bucket = copied.get(place)
-            if bucket is None:
-                bucket = self._rows[place >> 5][place & 31]
-            if key in bucket:
-                bucket = copied[place] = bucket.copy()
-                del bucket[key]
-        return self._with(copied, number) if copied else self
+            if key not in gone:
+                known = self._bucket(key).get(key)
+                fresh.append((number if known is None else known[0], key, value))
+                number += known is None
+        return self.patched([key for key in gone if key in self], fresh)
 
     def _with(self, copied: "dict[int, _Bucket[K, V]]", number: int) -> "Layers[K, V]":
         """Return this mapping with some other buckets."""
@@ -122,9 +104,11 @@ class Layers(Mapping[K, V]):
         return self._with(copied, number) if copied else self
 
     def __getitem__(self, key: K) -> V:
-        mask = len(self._rows) - 1
-        code = hash(key)
-        return self._rows[code >> 5 & mask][code & mask][key][2]
+        return self._bucket(key)[key][2]
+
+    def _bucket(self, key: K) -> "_Bucket[K, V]":
+        mask, code = len(self._rows) - 1, hash(key)
+        return self._rows[code >> 5 & mask][code & mask]
 
     def __len__(self) -> int:
         return self._length

@@ -6,11 +6,15 @@ from typing import Generic, Protocol, TypeVar
 
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.standing import Standing
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.events import ExecutionFinished
+from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
-from steptrail.domain.shared.run import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
 
 
@@ -35,10 +39,18 @@ class _StreamFold(Protocol):
     parent: ParentRef | None
     metadata: dict[str, JsonValue]
     created_at: int
+    updated_at: int
     segment: int
+    executions: int
+    keys: dict[str, KeyUse]
+    ended_at_version: Log[int]
 
     @property
     def execution(self) -> _Execution | None: ...
+    @property
+    def phase(self) -> str: ...
+    @property
+    def status(self) -> ExecutionStatus: ...
 
 
 F = TypeVar("F", bound=_StreamFold)
@@ -89,6 +101,11 @@ class StreamState(Generic[F]):
         return self._fold.execution is not None and self._fold.execution.finished is None
 
     @property
+    def status(self) -> ExecutionStatus:
+        """The status of that execution; see `ExecutionStatus`."""
+        return self._fold.status
+
+    @property
     def execution_id(self) -> str | None:
         """The id of that execution; None before the first one."""
         return self._fold.execution.id if self._fold.execution else None
@@ -129,10 +146,60 @@ class StreamState(Generic[F]):
         """The request by which that pause was lifted; None while it holds, and when there is none."""
         return self._fold.execution.unpaused if self._fold.execution else None
 
+    def ended_at(self, execution: int) -> int | None:
+        """Return the version at which the execution of this number ended; None while it is open."""
+        ended = self._fold.ended_at_version
+        return ended[execution - 1] if execution <= len(ended) else None
+
 
 def segment_of(state: StreamState[F]) -> int:
     """Return the number of the segment that a state is in."""
     return state.fold.segment
+
+
+def version_of_key(state: StreamState[F], key: str) -> int | None:
+    """Return the version at which the execution of an idempotency key ended; None if it has not, or there is none."""
+    use = state.fold.keys.get(key)
+    return None if use is None else state.ended_at(use.execution)
+
+
+def summary_of(
+    state: StreamState[F],
+    stands: Standing,
+    *,
+    kind: str,
+    session_id: str,
+    name: str,
+    steps: int,
+    active_seconds: float,
+    fork_of: str | None = None,
+) -> RunSummary:
+    """Return the row of a stream in a list."""
+    fold, execution = state.fold, state.fold.execution
+    finished = execution.finished if execution is not None else None
+    return RunSummary(
+        kind=kind,
+        session_id=session_id,
+        name=name,
+        status=state.status,
+        standing=stands.state,
+        stop_reason=finished.stop_reason.value if finished is not None else None,
+        resolved_by=finished.resolved_by if finished is not None else None,
+        answered=finished is not None and finished.answered,
+        recorded_errors=finished.recorded_errors if finished is not None else 0,
+        due_at=stands.due_at,
+        waits=stands.waits,
+        paused_by=execution.paused.by if execution is not None and execution.paused is not None else None,
+        executions=fold.executions,
+        steps=steps,
+        active_seconds=active_seconds,
+        cost=state.cost,
+        parent=fold.parent,
+        fork_of=fork_of,
+        started_at=fold.created_at,
+        updated_at=fold.updated_at,
+        version=fold.version,
+    )
 
 
 def began_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:

@@ -7,10 +7,29 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.state import F, StreamState
 
 
-def asked_to_pause(
-    command: Pause, run: str, state: StreamState[F], *, is_paused: bool, was_said_more: bool = False
+def steered(
+    command: Pause | Unpause | Stop, run: str, state: StreamState[F], *, was_said_more: bool = False
+) -> tuple[PauseRequested | ExecutionPaused | PauseLifted | StopRequested, ...]:
+    """Return the events of a command; none when what it asks for holds already. Raises `CommandRejected`.
+
+    `run` is the id of the session, and `was_said_more` says that something was said to it since it was paused.
+    """
+    is_paused = state.fold.phase == "paused"
+    match command:
+        case Pause():
+            return _asked_to_pause(command, run, state, is_paused=is_paused, was_said_more=was_said_more)
+        case Unpause() if state.fold.phase == "unpaused":
+            return ()
+        case Unpause():
+            return _asked_to_unpause(command, run, state, is_paused=is_paused)
+        case Stop():
+            return _asked_to_stop(command, run, state)
+
+
+def _asked_to_pause(
+    command: Pause, run: str, state: StreamState[F], *, is_paused: bool, was_said_more: bool
 ) -> tuple[PauseRequested | ExecutionPaused, ...]:
-    """Return the events; none when an open request or the pause holds already. Raises `CommandRejected`.
+    """Return the events.
 
     A pause by `CALLER` does not keep workers from a run, nor does one since which more was said. That of a person does,
     so it takes the other's place.
@@ -28,16 +47,14 @@ def asked_to_pause(
     return (asked, ExecutionPaused(by=command.by, reason=command.reason, step_seconds=0.0))
 
 
-def asked_to_unpause(command: Unpause, run: str, state: StreamState[F], *, is_paused: bool) -> tuple[PauseLifted]:
-    """Return the event. Raises `CommandRejected` for a run that is neither paused nor asked to pause."""
+def _asked_to_unpause(command: Unpause, run: str, state: StreamState[F], *, is_paused: bool) -> tuple[PauseLifted]:
     if not is_paused and state.pause_request is None:
         why = f"execution {state.execution_id} is not paused" if state.is_open else "no execution is open"
         raise CommandRejected("unpause", run, why)
     return (PauseLifted(by=command.by, reason=command.reason, key=command.key),)
 
 
-def asked_to_stop(command: Stop, run: str, state: StreamState[F]) -> tuple[StopRequested, ...]:
-    """Return the events; none when the run is asked to stop already. Raises `CommandRejected` for one that is over."""
+def _asked_to_stop(command: Stop, run: str, state: StreamState[F]) -> tuple[StopRequested, ...]:
     if not state.is_open:
         raise CommandRejected("stop", run, "no execution is open")
     is_asked = state.stop_request is not None

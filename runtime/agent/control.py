@@ -145,7 +145,7 @@ class SessionControl:
         key: str | None = None,
     ) -> RunResult[Any]:
         """Return the stored result of an execution, or go on with it."""
-        state, ended_at = journal.committed, journal.committed.fold.ended_at(execution)
+        state, ended_at = journal.committed, journal.committed.ended_at(execution)
         if ended_at is None:
             state = await self.resume(agent, limits=limits, by=by, key=key, journal=journal)
             return RunResult(state, typed=agent.output)
@@ -185,7 +185,7 @@ class SessionControl:
         while True:
             state = journal.committed
             if (use := self._said_before(state, agent, told)) is not None:
-                if state.fold.ended_at(use.execution) is not None:
+                if state.ended_at(use.execution) is not None:
                     return await self._answer(journal, agent, use.execution)
                 return await self._joined(journal, agent, told.by)
             sent: AgentJournal | None = None
@@ -264,13 +264,7 @@ class SessionControl:
         if (agent := journal.committed.agent) is None:
             raise CommandRejected("retry", self._session, str(why_no_retry(journal.committed)))
         command = Retry(
-            agent=agent,
-            worker=None,
-            by=by,
-            reason=reason,
-            key=key,
-            limits=limits,
-            error_policy=error_policy,
+            agent=agent, worker=None, by=by, reason=reason, key=key, limits=limits, error_policy=error_policy
         )
         return (await self.stream.append(journal, command)).committed
 

@@ -58,13 +58,7 @@ class HookStack:
         return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
 
     async def process(
-        self,
-        hook_type: HookType,
-        state: AgentState,
-        *,
-        step: int,
-        position: int | None = None,
-        means: Means = NO_MEANS,
+        self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None, means: Means = NO_MEANS
     ) -> tuple[AgentEvent, ...]:
         """Run the hooks of one moment; return the events of their changes, and last the event that they ran.
 
@@ -98,7 +92,7 @@ class HookStack:
         try:
             if entry.matcher is not None and not entry.matcher.matches(state, recorder.hook_type):
                 return False
-            answer = entry.hook.handle(state, _passed_on)
+            answer = entry.hook.handle(state, lambda passed_on: passed_on)
             returned = cast(object, await answer if inspect.isawaitable(answer) else answer)
             if not isinstance(returned, AgentState):
                 raise TypeError(f"a hook returns the state, and this one returned {type(returned).__name__}")
@@ -132,7 +126,3 @@ def _first_to_forbid(events: Sequence[AgentEvent]) -> str | None:
         ):
             return event.hook
     return None
-
-
-def _passed_on(state: HookState) -> HookState:
-    return state

@@ -26,11 +26,7 @@ _TOLD = frozenset({InferenceStarted, RetryScheduled, ToolRetryScheduled, ToolExe
 
 
 def judges_of(
-    journal: AgentJournal,
-    agent: AnyAgent | None,
-    requests: RequestBuilder,
-    draw: Callable[[], float],
-    means: Means,
+    journal: AgentJournal, agent: AnyAgent | None, requests: RequestBuilder, draw: Callable[[], float], means: Means
 ) -> Judges:
     """Return the judges of one session. Without an agent, only the built-in criteria vote, by recorded settings."""
     own = agent.criteria if agent is not None else ()

@@ -4,18 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.effects import Effect
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSuspended,
-)
 from steptrail.domain.agent.ids import SessionId, session_of, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
@@ -31,14 +22,11 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
+AgentStream: TypeAlias = StreamControl[AgentState, Command, stored.AgentEvent, Effect]
 
 
 def session_stream(
-    environment: Environment,
-    session: SessionId,
-    on_commit: OnCommit | None = None,
-    on_update: OnUpdate | None = None,
+    environment: Environment, session: SessionId, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
 ) -> AgentStream:
     """Return the control of the stream of a session."""
     alone = partial(Runner, None)
@@ -46,13 +34,13 @@ def session_stream(
 
 
 _ENDS_OF_EFFECTS = (
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSuspended,
+    stored.InferenceCompleted,
+    stored.InferenceFailed,
+    stored.InferenceInterrupted,
+    stored.ToolExecutionCompleted,
+    stored.ToolExecutionFailed,
+    stored.ToolExecutionInterrupted,
+    stored.ToolExecutionSuspended,
 )
 
 

@@ -117,6 +117,10 @@ class ToolCalls:
             tool=name,
             call_id=call.call.id,
         )
+
+        def is_running() -> bool:
+            return position in self._flight and self._journal.peek().open_step == step
+
         context: ToolContext[Any, Any] = ToolContext(
             effect_id=call.effect_id or "",
             session_id=state.agent_id,
@@ -129,7 +133,7 @@ class ToolCalls:
             resources=means.resources if reads and means.are_open else None,
             declared=self._agent.context if runs_children else None,
             state=ShownState.of(self._journal.state, means=means) if reads else None,
-            report=Shown(self._watching, progress, partial(self._is_running, position, step)).report,
+            report=Shown(self._watching, progress, is_running).report,
             child=self._child(call, state) if runs_children else None,
         )
         began = state.as_of
@@ -168,9 +172,6 @@ class ToolCalls:
             call=call.call.id,
         )
         return self._child_of(parent.under(state.parent))
-
-    def _is_running(self, position: int, step: int) -> bool:
-        return position in self._flight and self._journal.peek().open_step == step
 
     def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Deaf | Exception) -> None:
         self._reach("after-tool")

@@ -182,12 +182,7 @@ class Attempts:
         timeout = None if left is None else max(0.0, left / 1e6)
         state = self._journal.peek()
         shown = ShownTry(
-            self._watching,
-            self._forget,
-            session_id=state.flow_id,
-            execution_id=run.id,
-            place=key,
-            attempt=task.attempt,
+            self._watching, self._forget, session_id=state.flow_id, execution_id=run.id, place=key, attempt=task.attempt
         )
         context = NodeContext(
             effect_id=task.effect_id,

@@ -1,36 +1,16 @@
 """`FlowBuilder`: writes a workflow one node and one edge at a time, and builds what can be run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self, Unpack, cast
+from typing import Any, Literal, Self, Unpack
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.flow.nodes import (
-    ConditionalNode,
-    FilterNode,
-    GateNode,
-    GuardianNode,
-    HumanNode,
-    MergeNode,
-    NoopNode,
-    OnFail,
-    RuleRouterNode,
-    TransformNode,
-)
-from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row
+from steptrail.domain.flow import nodes
 from steptrail.runtime.flow import working
 from steptrail.runtime.flow.graph_builder import about
 from steptrail.runtime.flow.working_builder import WorkingBuilder, checked
-from steptrail.runtime.flow.written import (
-    Case,
-    Check,
-    Deciding,
-    NodeSettings,
-    Rule,
-    When,
-)
+from steptrail.runtime.flow.written import Case, Check, Deciding, NodeSettings, Rule, When
 
-OnFailName = OnFail | Literal["block", "skip", "redirect"]
+OnFailName = nodes.OnFail | Literal["block", "skip", "redirect"]
 
 
 class FlowBuilder(WorkingBuilder):
@@ -51,20 +31,9 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Bring branches together; see `MergeNode`. A `function` is a strategy of its own."""
-        deciding = Deciding()
-        with about(node_id):
-            node = MergeNode(
-                id=node_id,
-                strategy="function" if function is not None else strategy,
-                conflict=conflict,
-                deep=deep,
-                vars_only=vars_only,
-                key=key,
-                separator=separator,
-                function=None if function is None else deciding.named(function),
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        named = "function" if function is not None else strategy
+        how = {"deep": deep, "vars_only": vars_only, "key": key, "separator": separator, "function": function}
+        return self._decide(node_id, nodes.MergeNode, settings, strategy=named, conflict=conflict, **how)
 
     def transform(
         self,
@@ -89,19 +58,9 @@ class FlowBuilder(WorkingBuilder):
         `template` has a `template`, and `expr` an `expression` or function. `stringify` and `parse` write and read
         JSON.
         """
-        deciding = Deciding()
-        with about(node_id):
-            rows = {"keys": _row(keys, "keys"), "paths": _row(paths, "paths")}
-            given = {**rows, "names": names, "deep": deep, "separator": separator, "template": template}
-            node = TransformNode(
-                id=node_id,
-                operation=operation,
-                source=source,
-                settings=_said(given),
-                expression=None if expression is None else deciding.expression(expression),
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        how = {"keys": keys, "paths": paths, "names": names, "deep": deep, "separator": separator, "template": template}
+        own = {"operation": operation, "source": source, "settings": how, "expression": expression}
+        return self._decide(node_id, nodes.TransformNode, settings, **own)
 
     def filter(
         self,
@@ -127,19 +86,10 @@ class FlowBuilder(WorkingBuilder):
         `max`. `dedupe` keeps the first of equals, and `type` items of these JSON `types`. `match` keeps, and `exclude`
         drops, what fits `pattern` or is one of `values`. `expression` sees `item`; a function gets it.
         """
-        deciding = Deciding()
-        with about(node_id):
-            rows = {"types": _row(types, "types"), "values": _row(values, "values")}
-            given = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern, **rows}
-            node = FilterNode(
-                id=node_id,
-                over=over,
-                operation=operation,
-                settings=_said(given),
-                expression=None if expression is None else deciding.expression(expression),
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        how: dict[str, object] = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern}
+        how |= {"types": types, "values": values}
+        own = {"over": over, "operation": operation, "settings": how, "expression": expression}
+        return self._decide(node_id, nodes.FilterNode, settings, **own)
 
     def rule_router(
         self,
@@ -152,16 +102,8 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by rules: the first that holds, or all of them; else `default`, or none."""
-        deciding = Deciding()
-        with about(node_id):
-            node = RuleRouterNode(
-                id=node_id,
-                rules=tuple(deciding.rule(rule) for rule in a_row(rules, "rules")),
-                allow_multiple=allow_multiple,
-                default=default,
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        own = {"rules": rules, "allow_multiple": allow_multiple, "default": default}
+        return self._decide(node_id, nodes.RuleRouterNode, settings, **own)
 
     def conditional(
         self,
@@ -174,16 +116,7 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
-        deciding = Deciding()
-        with about(node_id):
-            node = ConditionalNode(
-                id=node_id,
-                cases=tuple(deciding.case(case) for case in a_row(cases, "cases")),
-                evaluate=evaluate,
-                default=default,
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        return self._decide(node_id, nodes.ConditionalNode, settings, cases=cases, evaluate=evaluate, default=default)
 
     def gate(
         self,
@@ -191,7 +124,7 @@ class FlowBuilder(WorkingBuilder):
         /,
         *,
         when: When | None = None,
-        on_fail: OnFailName = OnFail.BLOCK,
+        on_fail: OnFailName = nodes.OnFail.BLOCK,
         redirect: str | None = None,
         message: str | None = None,
         **settings: Unpack[NodeSettings],
@@ -200,17 +133,8 @@ class FlowBuilder(WorkingBuilder):
 
         Else the node fails (`block`), the run goes on all the same (`skip`), or goes on at the node `redirect`.
         """
-        deciding = Deciding()
-        with about(node_id):
-            node = GateNode(
-                id=node_id,
-                when=None if when is None else deciding.expression(when),
-                on_fail=cast("OnFail", on_fail),
-                redirect=redirect,
-                message=message,
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        own = {"when": when, "on_fail": on_fail, "redirect": redirect, "message": message}
+        return self._decide(node_id, nodes.GateNode, settings, **own)
 
     def guardian(
         self,
@@ -218,21 +142,12 @@ class FlowBuilder(WorkingBuilder):
         checks: Sequence[Check],
         /,
         *,
-        on_fail: OnFailName = OnFail.BLOCK,
+        on_fail: OnFailName = nodes.OnFail.BLOCK,
         redirect: str | None = None,
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Let the run pass if all checks hold. Its output is what they found."""
-        deciding = Deciding()
-        with about(node_id):
-            node = GuardianNode(
-                id=node_id,
-                checks=tuple(deciding.check(check) for check in a_row(checks, "checks")),
-                on_fail=cast("OnFail", on_fail),
-                redirect=redirect,
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node, functions=deciding.functions)
+        return self._decide(node_id, nodes.GuardianNode, settings, checks=checks, on_fail=on_fail, redirect=redirect)
 
     def human(
         self,
@@ -259,32 +174,17 @@ class FlowBuilder(WorkingBuilder):
             if type == "approval" and default is not None and not isinstance(default, str):
                 # Not in the node: runs were recorded with such a default, which says no.
                 raise ConfigurationError(f'default: Expected "yes", "no" or another text, not {default!r}')
-            node = HumanNode(
-                id=node_id,
-                type=type,
-                prompt=prompt,
-                show=a_row(show, "show"),
-                options=a_row(options, "options"),
-                schema=working.json_schema(schema),
-                expires=expires,
-                on_timeout=on_timeout,
-                default=cast("JsonValue", default),
-                on_reject=on_reject,
-                **checked(settings, NodeSettings),
-            )
-        return self.add(node)
+        asked = {"type": type, "prompt": prompt, "show": show, "options": options, "schema": schema}
+        told = {"expires": expires, "on_timeout": on_timeout, "default": default, "on_reject": on_reject}
+        return self._decide(node_id, nodes.HumanNode, settings, **asked, **told)
 
     def noop(self, node_id: str, /, **settings: Unpack[NodeSettings]) -> Self:
         """Add a node that does nothing. It can join branches, and be the target of edges."""
+        return self._decide(node_id, nodes.NoopNode, settings)
+
+    def _decide(self, node_id: str, kind: type[Any], settings: NodeSettings, /, **own: object) -> Self:
+        deciding = Deciding()
         with about(node_id):
-            node = NoopNode(id=node_id, **checked(settings, NodeSettings))
-        return self.add(node)
-
-
-def _row(given: Sequence[object] | None, what: str) -> list[object] | None:
-    """Return the values of a list. Raises `ConfigurationError` for one text, which would be taken for its letters."""
-    return None if given is None else [*a_row(given, what)]
-
-
-def _said(given: Mapping[str, Any]) -> dict[str, JsonValue]:
-    return {name: value for name, value in given.items() if value is not None}
+            made = {name: value if value is None else deciding.recorded(name, value) for name, value in own.items()}
+            node = kind(id=node_id, **made, **checked(settings, NodeSettings))
+        return self.add(node, functions=deciding.functions)

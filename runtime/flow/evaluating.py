@@ -57,18 +57,7 @@ def _evaluated(
         error = capture(raised, default=ErrorType.UNKNOWN, now=now / 1e6)
         call_failed(f"flow {name}", f"node {node.id}", error, raised)
         return never_ran(task.key, failure_class(error, FailureClass.ERROR), error, {})
-    return NodeEvaluated(
-        node=task.node,
-        visit=task.visit,
-        output=result.output,
-        sets=dict(result.sets),
-        unsets=result.unsets,
-        messages=result.messages,
-        artifacts=result.artifacts,
-        route=result.route,
-        detail=dict(result.detail),
-        kept=result.kept,
-    )
+    return NodeEvaluated(node=task.node, visit=task.visit, **result._asdict())
 
 
 def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: NodeMeans) -> Evaluated:

@@ -93,11 +93,7 @@ class GraphBuilder:
         return tuple(self._nodes)
 
     def edge(
-        self,
-        source: str | Iterable[str],
-        *targets: str,
-        when: EdgeWhenName | None = None,
-        loop: bool = False,
+        self, source: str | Iterable[str], *targets: str, when: EdgeWhenName | None = None, loop: bool = False
     ) -> Self:
         """Add an edge from each source to each target.
 
@@ -156,9 +152,6 @@ class GraphBuilder:
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"workflow {shown(self._name)}: {error}") from None
         flow = BuiltWorkflow(
-            definition=definition,
-            code=dict(self._code),
-            functions=dict(self._functions),
-            resources=self._resources,
+            definition=definition, code=dict(self._code), functions=dict(self._functions), resources=self._resources
         )
         return flow, diagnose(definition, self._means)

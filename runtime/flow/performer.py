@@ -10,17 +10,7 @@ from contextlib import asynccontextmanager
 
 from steptrail.domain.agent.means import Means
 from steptrail.domain.copies import own
-from steptrail.domain.flow.effects import (
-    Ask,
-    Await,
-    CutOff,
-    Evaluate,
-    FlowEffect,
-    RecordEvents,
-    RestUntil,
-    ScheduleNodeRetry,
-    StartTasks,
-)
+from steptrail.domain.flow import effects
 from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired, NodeAttemptFailed, NodeRetryScheduled
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.next_effects import deadlines
@@ -42,7 +32,7 @@ from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.segment import Segment
 
-_NEED_CODE = (Evaluate, StartTasks, Await)
+_NEED_CODE = (effects.Evaluate, effects.StartTasks, effects.Await)
 _MOST_UNSTORED = 200
 """Events. A long row of nodes that are evaluated in place is stored in commits of about this size."""
 
@@ -75,53 +65,53 @@ class FlowRunner:
                 self._segment.forget()
         ended(self._journal.committed)
 
-    def is_for_somebody_else(self, effect: FlowEffect, /) -> bool:
+    def is_for_somebody_else(self, effect: effects.FlowEffect, /) -> bool:
         """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
-        if isinstance(effect, RestUntil):
+        if isinstance(effect, effects.RestUntil):
             run = self._journal.peek().run
             return self._flow is None or run is None or not stays_for(run, effect.until, self._journal.now())
         return self._flow is None and isinstance(effect, _NEED_CODE) and not self._is_of_a_person(effect)
 
-    def _is_of_a_person(self, effect: FlowEffect) -> bool:
+    def _is_of_a_person(self, effect: effects.FlowEffect) -> bool:
         """Tell whether the effect makes the answer of a person the result of a node, for which no code is needed."""
         run = self._journal.peek().run
-        task = run.tasks.get(effect.key) if run is not None and isinstance(effect, Evaluate) else None
+        task = run.tasks.get(effect.key) if run is not None and isinstance(effect, effects.Evaluate) else None
         return task is not None and isinstance(task.landing, HumanAnswered | HumanExpired)
 
-    async def perform(self, effect: FlowEffect, /) -> None:
+    async def perform(self, effect: effects.FlowEffect, /) -> None:
         """Perform the effect, and record the events that follow from it."""
         journal, attempts = self._journal, self._attempts
         if self._unopened is not None and isinstance(effect, _NEED_CODE):
             await self._open(self._unopened)
             return  # a command may have come meanwhile, so the machine is asked again
         match effect:
-            case RecordEvents(events=events):
+            case effects.RecordEvents(events=events):
                 journal.conclude(*events)
                 await self._stop_left()
                 if journal.unstored > _MOST_UNSTORED:
                     await journal.flush()
-            case ScheduleNodeRetry(key=key):
+            case effects.ScheduleNodeRetry(key=key):
                 self._schedule(key)
-            case Ask(key=key):
+            case effects.Ask(key=key):
                 state = journal.asked
                 run, graph = state.at_work()
                 task = run.tasks.get(key) or Task(*key)
                 tool = self._flow.code.get(task.node) if self._flow is not None else None
                 journal.conclude(question(run, graph, task, state.as_of, self._means.schemas, tool))
-            case Evaluate(key=key):
+            case effects.Evaluate(key=key):
                 await self._evaluate(key, self._flow)
-            case StartTasks(keys=keys) if attempts is not None:
+            case effects.StartTasks(keys=keys) if attempts is not None:
                 attempts.start(keys)
-            case Await(keys=keys, until=until) if attempts is not None:
+            case effects.Await(keys=keys, until=until) if attempts is not None:
                 if await journal.flush():
                     attempts.begin(keys)
                     if not any(key not in self._flight for key in keys):
                         at_most = None if until is None else max(0.0, (until - journal.now()) / 1e6)
                         await self._flight.land(at_most=at_most, or_news=True)
-            case CutOff() if attempts is not None:
+            case effects.CutOff() if attempts is not None:
                 if await journal.flush():
                     await self._cut(effect, attempts)
-            case RestUntil(until=until) if until is not None:
+            case effects.RestUntil(until=until) if until is not None:
                 if await journal.flush():
                     await wait_for_news(journal, until, self._env.reach)
             case _:
@@ -156,7 +146,7 @@ class FlowRunner:
         elif self._attempts is not None and means.are_open:
             self._unopened, self._attempts.resources = None, means.resources
 
-    async def _cut(self, due: CutOff, attempts: Attempts) -> None:
+    async def _cut(self, due: effects.CutOff, attempts: Attempts) -> None:
         """Cut off what may be cut now, and the others when their grace is over by the clock of the loop."""
         if attempts.forgo((*due.now, *due.others), due.reason):
             return

@@ -13,16 +13,7 @@ from msgspec import structs
 
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError, shown
-from steptrail.domain.flow.nodes import (
-    AgentNode,
-    FlowNode,
-    FunctionNode,
-    LlmNode,
-    LlmRouterNode,
-    Node,
-    ToolNode,
-    WebhookNode,
-)
+from steptrail.domain.flow import nodes
 from steptrail.domain.flow.policies import CACHEABLE, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_mapping, a_row, a_text
@@ -54,7 +45,7 @@ def tool_node(
     args: Mapping[str, object] | None = None,
     approval: ApprovalRule | bool | None = None,
     **settings: Any,
-) -> tuple[ToolNode, Code]:
+) -> tuple[nodes.ToolNode, Code]:
     """Return the node of a tool. What the tool says of retries is the node's policy, unless that is given."""
     spec = spec_of_tool(tool)
     if approval is not None:
@@ -67,7 +58,7 @@ def tool_node(
         settings.setdefault("retry", _policy(spec.retry))
     if spec.on_unknown is not OnUnknown.TELL:
         settings.setdefault("on_unknown", OnUnknownOutcome(spec.on_unknown.value))
-    return ToolNode(id=node_id, tool=spec, args=given, **settings), tool
+    return nodes.ToolNode(id=node_id, tool=spec, args=given, **settings), tool
 
 
 def llm_node(
@@ -79,14 +70,16 @@ def llm_node(
     messages: Sequence[Mapping[str, object]] = (),
     parameters: Mapping[str, object] | None = None,
     **settings: Any,
-) -> tuple[LlmNode, Code]:
+) -> tuple[nodes.LlmNode, Code]:
     """Return the node of a model call."""
     name = a_model(model, "a model call").describe().model
     if (settings.get("prompt") is None) is not bool(messages):
         raise ConfigurationError("give a prompt, or messages")
     said = tuple(_json_object(message, "messages") for message in a_row(messages, "messages"))
     given = _json_object(parameters or {}, "parameters")
-    node = LlmNode(id=node_id, model=name, schema=json_schema(schema), messages=said, parameters=given, **settings)
+    node = nodes.LlmNode(
+        id=node_id, model=name, schema=json_schema(schema), messages=said, parameters=given, **settings
+    )
     return node, model
 
 
@@ -98,7 +91,7 @@ def llm_router_node(
     routes: Mapping[str, str],
     parameters: Mapping[str, object] | None = None,
     **settings: Any,
-) -> tuple[LlmRouterNode, Code]:
+) -> tuple[nodes.LlmRouterNode, Code]:
     """Return the node in which a model chooses."""
     name = a_model(model, "a model call").describe().model
     if not isinstance(routes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -106,48 +99,33 @@ def llm_router_node(
     if not routes:
         raise ConfigurationError("it has no routes")
     given = _json_object(parameters or {}, "parameters")
-    return LlmRouterNode(id=node_id, model=name, routes=dict(routes), parameters=given, **settings), model
+    return nodes.LlmRouterNode(id=node_id, model=name, routes=dict(routes), parameters=given, **settings), model
 
 
-def agent_node(
-    node_id: str,
-    agent: "AnyAgent",
-    /,
-    **settings: Any,
-) -> tuple[AgentNode, Code]:
+def agent_node(node_id: str, agent: "AnyAgent", /, **settings: Any) -> tuple[nodes.AgentNode, Code]:
     """Return the node of an agent."""
     from steptrail.runtime.agent.given import an_agent, refuse_unread
 
     refuse_unread(an_agent(agent), settings.get("context"))
-    return AgentNode(id=node_id, agent=agent.name, **settings), agent
+    return nodes.AgentNode(id=node_id, agent=agent.name, **settings), agent
 
 
-def flow_node(
-    node_id: str,
-    flow: object,
-    /,
-    **settings: Any,
-) -> tuple[FlowNode, Code]:
+def flow_node(node_id: str, flow: object, /, **settings: Any) -> tuple[nodes.FlowNode, Code]:
     """Return the node of another workflow."""
     if not isinstance(flow, BuiltWorkflow):
         raise ConfigurationError(f"{type(flow).__name__} is no built workflow: `.build()` makes one")
-    return FlowNode(id=node_id, flow=flow.name, **settings), flow
+    return nodes.FlowNode(id=node_id, flow=flow.name, **settings), flow
 
 
 def function_node(
-    node_id: str,
-    function: NodeFunction,
-    /,
-    *,
-    effect: EffectName = ToolEffect.READ,
-    **settings: Any,
-) -> tuple[FunctionNode, Code]:
+    node_id: str, function: NodeFunction, /, *, effect: EffectName = ToolEffect.READ, **settings: Any
+) -> tuple[nodes.FunctionNode, Code]:
     """Return the node of a function."""
     if isinstance(spec := getattr(function, "spec", None), ToolSpec):
         raise ConfigurationError(f"{spec.name!r} is a tool: add it with `.tool`")
     takes_context(function)
     name = function_name(function)
-    return FunctionNode(id=node_id, function=name, effect=cast("ToolEffect", effect), **settings), function
+    return nodes.FunctionNode(id=node_id, function=name, effect=cast("ToolEffect", effect), **settings), function
 
 
 def webhook_node(
@@ -160,13 +138,13 @@ def webhook_node(
     hosts: Sequence[str] = (),
     effect: EffectName | None = None,
     **settings: Any,
-) -> tuple[WebhookNode, None]:
+) -> tuple[nodes.WebhookNode, None]:
     """Return the node of an HTTP request. The host may be asked that the URL names, or those of `hosts`."""
     verb = a_text(method, "the method").upper()
     if not re.fullmatch("[A-Z-]+", verb):
         raise ConfigurationError(f"{shown(method)} is no method of HTTP, such as POST")
     declared = (ToolEffect.READ if verb in _READING else ToolEffect.UNSAFE) if effect is None else effect
-    node = WebhookNode(
+    node = nodes.WebhookNode(
         id=node_id,
         url=url,
         method=verb,
@@ -178,12 +156,12 @@ def webhook_node(
     return node, None
 
 
-def refuse_unsafe_cache(node: Node) -> None:
+def refuse_unsafe_cache(node: nodes.Node) -> None:
     """Raise `ConfigurationError` for a cache of a node that may not be left out: one that changes the world."""
     match node:
-        case ToolNode():
+        case nodes.ToolNode():
             effect = node.tool.effect
-        case FunctionNode() | WebhookNode():
+        case nodes.FunctionNode() | nodes.WebhookNode():
             effect = node.effect
         case _:
             return

@@ -4,10 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.flow.nodes import (
-    MapNode,
-    WorkingNode,
-)
+from steptrail.domain.flow.nodes import MapNode, WorkingNode
 from steptrail.domain.flow.policies import OnError, RetryPolicy
 from steptrail.domain.kernel.given import a_row
 from steptrail.domain.tools import ApprovalRule, ToolEffect
@@ -15,11 +12,7 @@ from steptrail.runtime.flow import working
 from steptrail.runtime.flow.functions import NodeFunction
 from steptrail.runtime.flow.graph_builder import GraphBuilder, about
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
-from steptrail.runtime.flow.written import (
-    MapSettings,
-    NodeSettings,
-    TryingSettings,
-)
+from steptrail.runtime.flow.written import MapSettings, NodeSettings, TryingSettings
 
 if TYPE_CHECKING:
     from steptrail.runtime.agent.agent import AnyAgent

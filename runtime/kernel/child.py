@@ -6,16 +6,15 @@ gets its result.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoredContextInvalid, StoreError
 from steptrail.domain.kernel.commands import Stop
-from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.shared.events import WaitStarted
-from steptrail.domain.shared.keys import KeyUse
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.run import StopReason
+from steptrail.domain.shared.state import StreamState
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -24,25 +23,7 @@ from steptrail.runtime.kernel.control import StreamControl
 _LOOK_SECONDS = 0.2
 
 
-class _Keys(Protocol):
-    @property
-    def keys(self) -> Mapping[str, KeyUse]: ...
-    @property
-    def executions(self) -> int: ...
-
-
-class _Run(FoldedState, Protocol):
-    @property
-    def fold(self) -> _Keys: ...
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def status(self) -> ExecutionStatus: ...
-    @property
-    def stop_reason(self) -> StopReason | None: ...
-
-
-S = TypeVar("S", bound=_Run)
+S = TypeVar("S", bound=StreamState[Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +92,7 @@ class Child(Generic[S, EndT]):
     """The run of the `stream` below one effect. `above` names the run of the effect where that is stopped."""
 
     def __init__(
-        self, place: ChildPlace, stream: StreamControl[S, Any, Any, Any], end: Callable[..., EndT], *, above: str
+        self, place: ChildPlace, stream: StreamControl[Any, Any, Any, Any], end: Callable[..., EndT], *, above: str
     ) -> None:
         self.id, self._place, self._stream, self._end, self._above = place.id, place, stream, end, above
         self._take_over = place.takes_over
@@ -151,7 +132,7 @@ class Child(Generic[S, EndT]):
 
     async def _look(self) -> S | None:
         """Return the run as it is stored; None when it has not begun, or its stream goes on with another input."""
-        state = (await self._stream.journal()).committed
+        state: S = (await self._stream.journal()).committed
         use = state.fold.keys.get(self._place.parent.effect)
         return state if use is not None and use.execution == state.fold.executions else None
 

@@ -127,10 +127,7 @@ async def _family(environment: Environment, stream: str) -> _Family:
         versions = {each: await store.version(each) for each in level}
         rows = {row.stream: row for row in await store.index(IndexQuery(streams=level))}
         family.update((each, (versions[each], rows.get(each))) for each in level)
-        below = [
-            *await store.index(IndexQuery(parents=level)),
-            *await store.index(IndexQuery(forked_from=level)),
-        ]
+        below = [*await store.index(IndexQuery(parents=level)), *await store.index(IndexQuery(forked_from=level))]
         level = sorted({row.stream for row in below} - family.keys())
     erasure = await store.erasure(stream)
     if erasure is not None:

@@ -14,7 +14,6 @@ from steptrail.runtime.kernel.hands import Hands
 from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.runtime.kernel.log_raised import Seldom
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
-from steptrail.runtime.kernel.room import Place
 
 _LOOK_AGAIN_SECONDS = 1.0
 """How often to look for what no commit tells of: an owner that died. A timer is waited for to its instant."""
@@ -36,7 +35,7 @@ class Looking:
 
     async def begin(self, hands: Hands) -> None:
         """Begin to look."""
-        hands.on_ended = self._note_end
+        hands.on_ended = self._note
         self._looking = asyncio.create_task(self._look(hands))
 
     async def give_no_more(self) -> None:
@@ -74,10 +73,7 @@ class Looking:
             if watch is not None:
                 watch.leave()
 
-    def _note(self, _: object) -> None:
-        self._changed.set()
-
-    def _note_end(self, stream: str, places: tuple[Place, ...]) -> None:
+    def _note(self, *_: object) -> None:
         self._changed.set()
 
     async def _give(self, hands: Hands) -> float:

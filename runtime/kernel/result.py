@@ -1,29 +1,14 @@
 """The part of a result that is the same for all machines."""
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.state import StreamState
 from steptrail.domain.usage import Usage
 
-
-class _Ran(Protocol):
-    """A state that can be the state of a result."""
-
-    @property
-    def execution_id(self) -> str | None: ...
-    @property
-    def status(self) -> ExecutionStatus: ...
-    @property
-    def stop_reason(self) -> StopReason | None: ...
-    @property
-    def usage(self) -> Usage: ...
-    @property
-    def cost(self) -> Cost | None: ...
-
-
-StateT_co = TypeVar("StateT_co", bound=_Ran, covariant=True)
+StateT_co = TypeVar("StateT_co", bound=StreamState[Any], covariant=True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

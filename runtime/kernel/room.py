@@ -25,12 +25,7 @@ class Room:
     """
 
     def __init__(
-        self,
-        concurrency: int,
-        *,
-        per_agent: Most = None,
-        per_tenant: Most = None,
-        tenant_of: TenantOf | None = None,
+        self, concurrency: int, *, per_agent: Most = None, per_tenant: Most = None, tenant_of: TenantOf | None = None
     ) -> None:
         self.concurrency = a_whole(concurrency, "the concurrency of a worker", least=1)
         self._most = {"agent": _most("per_agent", per_agent), "tenant": _most("per_tenant", per_tenant)}

@@ -69,11 +69,7 @@ class InFlight:
     `stop_grace` returns, for a state, how many seconds they may run on after a stop; None while no stop is requested.
     """
 
-    def __init__(
-        self,
-        journal: Journal[Any, Any],
-        stop_grace: Callable[[Any], float | None],
-    ) -> None:
+    def __init__(self, journal: Journal[Any, Any], stop_grace: Callable[[Any], float | None]) -> None:
         self._journal, self._stop_grace = journal, stop_grace
         self._running: dict[Hashable, _Running] = {}
         self._landed: asyncio.Future[None] | None = None

@@ -70,10 +70,7 @@ class Woken:
         hands.on_ended = self._note_end
         await self._engine.open()
         coming = self._engine.run(
-            partial(self._woken, hands),
-            topics=self._topics,
-            concurrency=hands.room.concurrency,
-            until=self._ending,
+            partial(self._woken, hands), topics=self._topics, concurrency=hands.room.concurrency, until=self._ending
         )
         self._tasks = [asyncio.create_task(each) for each in (coming, self._sweep(hands), self._say(hands))]
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from operator import attrgetter
 from typing import final
 
 from msgspec import Struct
@@ -45,10 +46,6 @@ class ErrorPresenceCheck(Guard, Struct, frozen=True):
         return "Errors present in the last step" if context["hasErrors"] else "No errors present"
 
 
-def _has_errors(step: StepView) -> bool:
-    return step.has_errors
-
-
 @final
 @built_in
 class RetryLimit(Guard, Struct, frozen=True):
@@ -59,7 +56,7 @@ class RetryLimit(Guard, Struct, frozen=True):
     """
 
     max_retries: int
-    is_error: Callable[[StepView], bool] = _has_errors
+    is_error: Callable[[StepView], bool] = attrgetter("has_errors")
 
     def __post_init__(self) -> None:
         check_count("Max retries", self.max_retries)

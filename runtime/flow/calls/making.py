@@ -1,16 +1,7 @@
 """Makes the calls of nodes that leave the process. A kind that leaves it is one case here."""
 
+from steptrail.domain.flow import nodes
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.nodes import (
-    AgentNode,
-    FlowNode,
-    FunctionNode,
-    LlmNode,
-    LlmRouterNode,
-    Node,
-    ToolNode,
-    WebhookNode,
-)
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.flow.calls.function import FunctionCall
 from steptrail.runtime.flow.calls.llm import LlmCall
@@ -20,22 +11,22 @@ from steptrail.runtime.flow.calls.webhook import WebhookCall
 from steptrail.runtime.flow.means import FlowMeans
 
 
-def call_of(node: Node, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
+def call_of(node: nodes.Node, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     """Return what a try of a node does. Raises `NodeFault` for a node that cannot run as it is written."""
     match node:
-        case FunctionNode():
+        case nodes.FunctionNode():
             return FunctionCall(node, code)
-        case ToolNode():
+        case nodes.ToolNode():
             return ToolCall(node, code, seen, task.arguments)
-        case LlmNode() | LlmRouterNode():
+        case nodes.LlmNode() | nodes.LlmRouterNode():
             return LlmCall(node, code, seen, means.schemas)
-        case WebhookNode():
+        case nodes.WebhookNode():
             return WebhookCall(node, seen, means.http)
-        case AgentNode():
+        case nodes.AgentNode():
             from steptrail.runtime.flow.calls.child import AgentCall
 
             return AgentCall(node, code, seen)
-        case FlowNode():
+        case nodes.FlowNode():
             from steptrail.runtime.flow.calls.child import FlowCall
 
             return FlowCall(node, code, seen, means)

@@ -21,10 +21,6 @@ from steptrail.runtime.kernel.asked_model import ShowPiece
 from steptrail.runtime.kernel.child_place import ChildPlace
 
 
-def _nobody_watches() -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
     """The things that a try of a node is given.
@@ -41,7 +37,7 @@ class Try:
     tried: int = 0
     child: ChildPlace | None = None
     lent: Lent | None = None
-    writer: Callable[[], ShowPiece | None] = _nobody_watches
+    writer: Callable[[], ShowPiece | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

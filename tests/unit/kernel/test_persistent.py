@@ -31,7 +31,7 @@ def test_it_holds_what_a_dictionary_holds_in_the_same_order_and_older_ones_stay(
 
 def test_branches_of_one_mapping_do_not_see_each_other() -> None:
     trunk = Layers({f"k{i}": i for i in range(1000)})
-    branches = [trunk.set("k5", i).set(f"new{i}", i).without(f"k{i}") for i in range(100, 200)]
+    branches = [trunk.set("k5", i).set(f"new{i}", i).updated({}, [f"k{i}"]) for i in range(100, 200)]
     assert trunk["k5"] == 5
     for i, branch in enumerate(branches, 100):
         assert branch["k5"] == branch[f"new{i}"] == i
@@ -42,13 +42,13 @@ def test_branches_of_one_mapping_do_not_see_each_other() -> None:
 def test_a_key_that_is_set_again_keeps_its_place_and_one_that_was_removed_gets_a_new_one() -> None:
     layers = Layers({"a": 1, "b": 2, "c": 3})
     assert list(layers.set("a", 9)) == ["a", "b", "c"]
-    assert list(layers.without("a").set("a", 9)) == ["b", "c", "a"]
+    assert list(layers.updated({}, ["a"]).set("a", 9)) == ["b", "c", "a"]
 
 
 def test_a_change_of_nothing_is_the_same_mapping() -> None:
     layers = Layers({"a": 1})
     assert layers.updated({}) is layers
-    assert layers.without("b") is layers
+    assert layers.updated({}, ["b"]) is layers
 
 
 def test_what_is_not_there_raises_and_is_not_equal() -> None:
