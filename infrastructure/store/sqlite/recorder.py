@@ -101,7 +101,7 @@ class SqliteRecorder(Recorder):
     ) -> None:
         self._connections, self._store = connections, store
         self._writer = CommitWriter(connections, store)
-        self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
+        self.auxiliary = AuxiliaryTables(DIALECT, AUXILIARY, self._fetch, self._run)
         self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS, is_quiet=is_quiet)
 
     def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
