@@ -143,7 +143,7 @@ class PostgresRecorder(Recorder):
         self._announced, self._is_to_announce, self.catch_up = _NEVER, False, self._announce_now
         self._telling, self._told = threading.Lock(), ("", 0)
         self.auxiliary = AuxiliaryTables(DIALECT, AUXILIARY, self._fetch, self._run)
-        self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
+        self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.begin())
         self._listener = NotificationListener(connections, self.watch.look)
 
     def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
