@@ -25,13 +25,7 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.failing import kept_failure
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.infrastructure.views.generation import (
-    Generation,
-    Noted,
-    PlaceMoved,
-    Reached,
-    ViewProgress,
-)
+from steptrail.infrastructure.views.generation import Generation, Noted, PlaceMoved, Reached, ViewProgress
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.collector import collector_off

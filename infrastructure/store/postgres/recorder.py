@@ -29,14 +29,7 @@ from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import (
-    STRAY,
-    CommitRow,
-    EventRow,
-    LogRow,
-    PendingCommit,
-    Recorder,
-)
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections

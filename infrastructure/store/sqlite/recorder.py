@@ -12,20 +12,8 @@ from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import (
-    STRAY,
-    CommitRow,
-    EventRow,
-    LogRow,
-    PendingCommit,
-    Recorder,
-)
-from steptrail.infrastructure.store.sqlite.append import (
-    CommitWriter,
-    checked_digest,
-    list_stream,
-    newest_head,
-)
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
+from steptrail.infrastructure.store.sqlite.append import CommitWriter, checked_digest, list_stream, newest_head
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.erasing import erase_streams, scrubbed
