@@ -29,7 +29,8 @@ class AuxiliaryTables:
         fetch: Callable[[LiteralString, Sequence[Any]], list[Any]],
         run: Callable[[LiteralString, Sequence[Any]], None],
     ) -> None:
-        self._schema, self._mark = dialect.schema, dialect.mark
+        self._schema: LiteralString = dialect.schema
+        self._mark: LiteralString = dialect.mark
         self._statements, self._fetch, self._run = statements, fetch, run
 
     def body(self, digest: bytes) -> bytes | None:
