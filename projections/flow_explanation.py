@@ -164,7 +164,8 @@ class FlowExplainer:
         self._tries: dict[TaskKey, list[FlowAttempt]] = {}
         self._rule: str | None = None
         self._is_over = False
-        self._version = 0
+        self.version = 0
+        """The version of the newest event that it has been given."""
         self._visited_before: frozenset[str] = frozenset()
         self._noted: dict[int, Recorded[FlowEvent]] = {}
 
@@ -178,7 +179,7 @@ class FlowExplainer:
                 made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
             else:
                 made._note(record)
-        made._state, made._version = state, state.version
+        made._state, made.version = state, state.version
         return made
 
     def lacks(self) -> Mapping[str, bytes]:
@@ -201,15 +202,10 @@ class FlowExplainer:
         for version in sorted(every):
             self._note(every[version])
 
-    @property
-    def version(self) -> int:
-        """The version of the newest event it has been given."""
-        return self._version
-
     def add(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
         """Take the events that come next."""
         for record in records:
-            event, self._version = record.event, record.version
+            event, self.version = record.event, record.version
             if isinstance(event, FlowStarted | FlowRetried):
                 if self._is_asked():
                     self._is_over = True

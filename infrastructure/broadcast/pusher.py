@@ -77,21 +77,12 @@ class PusherTransport(Closing):
             errors: Any = importlib.import_module("pusher.errors")
         except ImportError as error:
             raise MissingExtra("PusherTransport", "pusher", "pusher") from error
-        check_pusher_settings(
-            key=key,
-            secret=secret,
-            host=host,
-            port=port,
-            cluster=cluster,
-            timeout=timeout,
-            event_name=event_name,
-            most_bytes=most_bytes,
-        )
-        where = {"host": host, "port": port, "ssl": ssl, "cluster": cluster, "timeout": timeout}
+        where: dict[str, Any] = {"host": host, "port": port, "cluster": cluster, "timeout": timeout}
+        check_pusher_settings(key=key, secret=secret, event_name=event_name, most_bytes=most_bytes, **where)
         try:
             # A server that sends us elsewhere has taken nothing, whatever is said there.
             self._client: Any = pusher.Pusher(
-                app_id=app_id, key=key, secret=secret, **where, backend=_backend, allow_redirects=False
+                app_id=app_id, key=key, secret=secret, ssl=ssl, **where, backend=_backend, allow_redirects=False
             )
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"these are no credentials of a Pusher app: {error}") from error

@@ -11,13 +11,7 @@ from steptrail.domain.inference import ModelDelta
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.merging import merge_fields
-from steptrail.infrastructure.models.wire import (
-    as_arguments,
-    as_list,
-    as_object,
-    failure,
-    read_arguments,
-)
+from steptrail.infrastructure.models.wire import as_arguments, as_list, as_object, failure, read_arguments
 
 _WHOLE = ("signature_delta", "compaction_delta")
 """Kinds of pieces that are the whole of what they hold, as the SDK takes them."""

@@ -18,15 +18,7 @@ from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import finish_reason, usage
 from steptrail.infrastructure.models.opaque import beside, of_message, others
-from steptrail.infrastructure.models.wire import (
-    as_list,
-    as_number,
-    as_object,
-    as_text,
-    clean,
-    failure,
-    read_body,
-)
+from steptrail.infrastructure.models.wire import as_list, as_number, as_object, as_text, clean, failure, read_body
 
 PROVIDER: Final = "openai"
 """Marks opaque parts where nobody says which server of this protocol sent them."""

@@ -8,27 +8,13 @@ from typing import Final
 
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import (
-    CitationPart,
-    Part,
-    ReasoningPart,
-    TextPart,
-    tool_calls_of,
-)
+from steptrail.domain.messages import CitationPart, Part, ReasoningPart, TextPart, tool_calls_of
 from steptrail.infrastructure.models.call_names import tool_call
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import finish_reason, usage
 from steptrail.infrastructure.models.opaque import beside, of_content, of_message, others, whole
-from steptrail.infrastructure.models.wire import (
-    as_list,
-    as_number,
-    as_object,
-    as_text,
-    clean,
-    failure,
-    read_body,
-)
+from steptrail.infrastructure.models.wire import as_list, as_number, as_object, as_text, clean, failure, read_body
 
 PROVIDER: Final = "openai-responses"
 """Marks parts that go back verbatim to a provider that speaks this protocol."""

@@ -33,13 +33,7 @@ class Aging:
     def old_keys(self, statements: Statements, before: int) -> Mapping[Table, frozenset[Key]]:
         """Return the keys of the rows that are older and still there."""
         return {
-            owner: frozenset(
-                tuple(row)
-                for row in statements.ask(
-                    f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE {quoted(owner.aged_by)} < $1",  # noqa: S608
-                    before,
-                )
-            )
+            owner: frozenset(self._keys(statements, owner, f"{quoted(owner.aged_by)} < $1", before))
             for owner in self._below
         }
 
@@ -47,12 +41,9 @@ class Aging:
         """Delete at most so many older rows, with all that belongs to them, and return how many there were."""
         swept = 0
         for owner in self._below:
-            found = statements.ask(
-                f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE {quoted(owner.aged_by)} < $1 "  # noqa: S608
-                f"ORDER BY {quoted(owner.aged_by)} LIMIT {most - swept}",
-                before,
-            )
-            self._delete(statements, owner, [tuple(row) for row in found])
+            at = quoted(owner.aged_by)
+            found = self._keys(statements, owner, f"{at} < $1 ORDER BY {at} LIMIT {most - swept}", before)
+            self._delete(statements, owner, found)
             swept += len(found)
         return swept
 
@@ -61,15 +52,17 @@ class Aging:
         for owner, below in self._below.items():
             written = _put(changes, owner)
             kept = {key for key, row in written.items() if not _is_older(owner, row, before)}
-            touched = {_key_in(owner, row) for table in below for row in _put(changes, table).values()} | written.keys()
+            touched = {owner.key_of(row) for table in below for row in _put(changes, table).values()} | written.keys()
             for keys in _cut(cleaned(owner.columns, [*(touched - kept)])):
-                there = statements.ask(
-                    f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE ({_any_of(owner.key, len(keys), 2)}) "  # noqa: S608
-                    f"AND ({quoted(owner.aged_by)} IS NULL OR {quoted(owner.aged_by)} >= $1)",
-                    before,
-                    *(value for key in keys for value in key),
-                )
-                self._delete(statements, owner, sorted(set(keys) - {tuple(row) for row in there}))
+                at = quoted(owner.aged_by)
+                is_there = f"({_any_of(owner.key, len(keys), 2)}) AND ({at} IS NULL OR {at} >= $1)"
+                there = self._keys(statements, owner, is_there, before, *(value for key in keys for value in key))
+                self._delete(statements, owner, sorted({*keys} - {*there}))
+
+    def _keys(self, statements: Statements, owner: Table, where: str, *values: Scalar) -> list[Key]:
+        key = ", ".join(map(quoted, owner.key))
+        rows = statements.ask(f"SELECT {key} FROM {self._place(owner)} WHERE {where}", *values)  # noqa: S608
+        return [tuple(row) for row in rows]
 
     def _delete(self, statements: Statements, owner: Table, keys: Sequence[Key]) -> None:
         for some in _cut(keys):
@@ -88,10 +81,6 @@ def _put(changes: Changes, table: Table) -> Mapping[Key, Row]:
     return {key: row for key, row in changes.rows.get(table, {}).items() if row is not None}
 
 
-def _key_in(owner: Table, row: Row) -> Key:
-    return tuple(row[name] for name in owner.key)
-
-
 def _is_older(owner: Table, row: Row, before: int) -> bool:
     at: Scalar = row[owner.aged_by]
     return isinstance(at, int) and at < before
@@ -101,10 +90,6 @@ def _cut(keys: Iterable[Key]) -> Iterator[Sequence[Key]]:
     left = iter(keys)
     while some := list(islice(left, _AT_ONCE)):
         yield some
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted, names))
 
 
 def _any_of(names: Sequence[str], many: int, first: int) -> str:

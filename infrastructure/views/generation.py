@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.aging import Aging
-from steptrail.infrastructure.views.database import Answer, Database, Statements
+from steptrail.infrastructure.views.database import Database, Statements
 from steptrail.infrastructure.views.ddl import quoted, statements_to_make
 from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
 from steptrail.infrastructure.views.public import LISTED
@@ -96,22 +96,13 @@ class Reached(NamedTuple):
     digest: str = ""
 
 
-class Damage(NamedTuple):
-    """A record that could not be read: its place, its stream and version, and why not."""
+class Noted(NamedTuple):
+    """A record that could not be read, or that a projection failed at and passed: its place, and why."""
 
     position: int
     stream: str
     stream_version: int
     why: str
-
-
-class Skipped(NamedTuple):
-    """An event that a projection failed at and passed: its place, its stream and version, and how it failed."""
-
-    position: int
-    stream: str
-    stream_version: int
-    error: str
 
 
 class ViewProgress(NamedTuple):
@@ -172,19 +163,20 @@ class Generation:
         )
         return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
 
-    def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Damage]:
+    def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Noted]:
         """Return the records that a projection could not read, one for each stream."""
-        return [Damage(*row) for row in self._noted(statements, projection, "damaged", "why")]
+        return self._noted(statements, projection, "damaged", "why")
 
-    def skipped(self, statements: Statements, projection: Projection[Any]) -> list[Skipped]:
+    def skipped(self, statements: Statements, projection: Projection[Any]) -> list[Noted]:
         """Return the events that a projection has passed, in the order of the log."""
-        return [Skipped(*row) for row in self._noted(statements, projection, "skipped", "error")]
+        return self._noted(statements, projection, "skipped", "error")
 
-    def _noted(self, statements: Statements, projection: Projection[Any], book: str, why: str) -> Answer:
-        return statements.ask(
+    def _noted(self, statements: Statements, projection: Projection[Any], book: str, why: str) -> list[Noted]:
+        rows = statements.ask(
             f"SELECT position, stream, stream_version, {why} FROM {self._prefix}{book} WHERE {_OF} ORDER BY position",  # noqa: S608
             *_named(projection),
         )
+        return [Noted(*row) for row in rows]
 
     def write(
         self,
@@ -192,8 +184,8 @@ class Generation:
         before: int,
         reached: Reached,
         changes: Changes,
-        damage: Sequence[Damage] = (),
-        skipped: Sequence[Skipped] = (),
+        damage: Sequence[Noted] = (),
+        skipped: Sequence[Noted] = (),
     ) -> None:
         """Apply what the events after position `before` change, and store how far that is.
 

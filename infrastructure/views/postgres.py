@@ -15,14 +15,7 @@ from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
-from steptrail.infrastructure.views.database import (
-    Answer,
-    Database,
-    Selected,
-    Statements,
-    TimeToAnswer,
-    Unfit,
-)
+from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, TimeToAnswer, Unfit
 from steptrail.infrastructure.views.ddl import POSTGRES, quoted, statements_to_make
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.infrastructure.views.postgres_question import CANCELLED, selected

@@ -15,7 +15,7 @@ from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.store.core.file_errors import temporary_folder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Statements
-from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved, Skipped, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, Noted, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.sqlite import SqliteSeries
@@ -50,8 +50,8 @@ class _Present(NamedTuple):
     """The place that is compared, the records that could not be read, and the events that were passed."""
 
     position: int
-    damage: Sequence[Damage]
-    skipped: Sequence[Skipped]
+    damage: Sequence[Noted]
+    skipped: Sequence[Noted]
 
 
 async def verified(store: EventStore, series: Series, projections: Sequence[Projection[Any]]) -> Sequence[ViewsFault]:
@@ -169,7 +169,7 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
     if counted.skipped:
         first = counted.skipped[0]
         said = f"{projection.name} passed {many(len(counted.skipped), 'event')}, the first at position {first.position}"
-        found.append(ViewsFault(projection.name, f"{said}: {_last_line(first.error)}"))
+        found.append(ViewsFault(projection.name, f"{said}: {_last_line(first.why)}"))
     if stored.error is not None:
         found.append(ViewsFault(projection.name, f"{projection.name} {_stopped(stored.error)}"))
     return found
@@ -185,7 +185,7 @@ async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: 
     if fold.projector.stopped is not None:
         return f"the rows of {name} cannot be compared: {fold.projector.stopped}"
 
-    def of_fold(statements: Statements) -> tuple[list[Damage], list[Skipped]]:
+    def of_fold(statements: Statements) -> tuple[list[Noted], list[Noted]]:
         return fold.generation.damaged(statements, fold.projection), fold.generation.skipped(
             statements, fold.projection
         )

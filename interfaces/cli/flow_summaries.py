@@ -6,7 +6,7 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import because, clock_time, settled_or, summary
+from steptrail.interfaces.cli.summaries import because, clock_time, settled_or, words_of
 from steptrail.projections.rendering import many
 
 _CUT = 100
@@ -16,23 +16,6 @@ _FOLLOWS = {
     stored.NodeThen.PARK: "a person is to say",
 }
 """The consequences of an interruption, in the words of a summary."""
-
-Shared = (
-    stored.SessionStarted
-    | stored.MetadataChanged
-    | stored.PauseRequested
-    | stored.PauseLifted
-    | stored.StopRequested
-    | stored.ExecutionPaused
-    | stored.ExecutionFinished
-    | stored.WaitStarted
-    | stored.WaitEnded
-    | stored.ApprovalRequested
-    | stored.ApprovalGranted
-    | stored.ApprovalDenied
-    | stored.ApprovalExpired
-)
-"""The events that say the same as those of an agent."""
 
 
 def flow_summary(event: Event) -> str:
@@ -102,11 +85,7 @@ def _said(event: stored.FlowEvent) -> str:
         case stored.StepAnswered(action=action, point=point, by=by, reason=reason):
             return f"{_name(event)}, {point} it: {action}, by {by}{because(reason)}"
         case _:
-            return _shared(event)
-
-
-def _shared(event: Shared) -> str:
-    return summary(event)
+            return words_of(event)
 
 
 def _name(event: VisitEvent | stored.HumanRequested, item: int | None = None) -> str:

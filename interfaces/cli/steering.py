@@ -12,15 +12,7 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import (
-    Commands,
-    by_option,
-    engine_of,
-    json_object,
-    json_value,
-    prefix,
-    who,
-)
+from steptrail.interfaces.cli.parser import Commands, by_option, engine_of, json_object, json_value, prefix, who
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.steering import SteeredHandle

@@ -71,13 +71,14 @@ def record_data(record: Recorded[Event]) -> dict[str, JsonValue]:
 
 def summary(event: Event) -> str:
     """Return what an event says, short and on one line; nothing for a type that is not an agent's."""
-    return one_line(_said(event), _CUT) if isinstance(event, stored.AgentEvent) else ""
+    return one_line(words_of(event), _CUT) if isinstance(event, stored.AgentEvent) else ""
 
 
 # A new event is a type error here: the function returns in every case of the union, and has no other.
 
 
-def _said(event: stored.AgentEvent) -> str:
+def words_of(event: stored.AgentEvent) -> str:
+    """Return what an event says. Those that workflows have too are told of with the same words there."""
     match event:
         case stored.SessionStarted(name=name):
             return name

@@ -17,14 +17,7 @@ from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import CRASHED, RunFilter, RunOrder, Since, any_of, instant_of, one_text
 from steptrail.projections.asking.runs import RunCount, RunRow, page_of_runs
 from steptrail.projections.asking.statements import COUNTED, Period, Questions
-from steptrail.projections.asking.stats import (
-    GROUPS,
-    FailureGroup,
-    GroupBy,
-    Stats,
-    StatsQuestion,
-    failure_groups,
-)
+from steptrail.projections.asking.stats import GROUPS, FailureGroup, GroupBy, Stats, StatsQuestion, failure_groups
 from steptrail.runtime.kernel.lists import crashed_runs, listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 

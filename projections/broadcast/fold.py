@@ -47,7 +47,8 @@ class EnvelopeFold:
     def __init__(self, config: BroadcastConfig, *, is_whole: bool = True) -> None:
         self._config = config
         self._status = ExecutionStatus.PENDING if is_whole else None
-        self._last: str | None = None
+        self.last_id: str | None = None
+        """The id of the last message that is stored; None before the first."""
         self._is_whole = self._sees_whole_execution = is_whole
         self._chunks = 0
         self._execution_id, self._step, self._is_open, self._has_ended = "", 0, False, False
@@ -57,14 +58,9 @@ class EnvelopeFold:
         self.executions_ended = 0
 
     @property
-    def last_id(self) -> str | None:
-        """The id of the last message that is stored; None before the first."""
-        return self._last
-
-    @property
     def is_settled(self) -> bool:
         """Whether the status and the message before the next one are known."""
-        return self._is_whole or (self._status is not None and self._last is not None)
+        return self._is_whole or (self._status is not None and self.last_id is not None)
 
     def apply(self, event: RunEvent) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages that an event makes under this configuration, none for most."""
@@ -76,7 +72,7 @@ class EnvelopeFold:
             self._status = after
             if before is None:
                 # Whether this was a change is not known, and so neither whether a message was made of it.
-                self._last = None
+                self.last_id = None
             elif config.auto_status_tracking:
                 told.append(self._envelope(event, place, *_status(after, before, event, config)))
         said = flow_said_of(event, config) if isinstance(event, FlowRunEvent) else said_of(event, config)
@@ -90,7 +86,7 @@ class EnvelopeFold:
 
         There is none for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
         """
-        made = chunk_of(delta, self._config, last=self._last, index=self._chunks, at=at)
+        made = chunk_of(delta, self._config, last=self.last_id, index=self._chunks, at=at)
         self._chunks += made is not None
         return () if made is None else (made,)
 
@@ -115,7 +111,7 @@ class EnvelopeFold:
         made = enveloped(
             self._config.form,
             id=id_of((event.version, place)),
-            previous=self._last,
+            previous=self.last_id,
             type=kind,
             session_id=event.session_id,
             execution_id=event.execution_id,
@@ -123,7 +119,7 @@ class EnvelopeFold:
             payload=payload,
             kind=_kind_of(event),
         )
-        self._last = made.id
+        self.last_id = made.id
         return made
 
     def _note(self, event: RunEvent) -> None:

@@ -52,25 +52,21 @@ class LifecycleFold:
 
     def __init__(self, state: AgentState) -> None:
         # This makes a copy, because `apply` changes the state in place.
-        self._state = evolve_all(state, ())
-
-    @property
-    def state(self) -> AgentState:
+        self.state = evolve_all(state, ())
         """The session after the newest event that was applied."""
-        return self._state
 
     @property
     def version(self) -> int:
         """The version of the newest event that was applied."""
-        return self._state.version
+        return self.state.version
 
     def apply(self, record: Recorded[AgentEvent], *, position: int | None = None) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
-        before = self._state
+        before = self.state
         calls = before.tool_executions
         execution = before.execution
         guard_votes = execution.guard_votes if execution is not None else ()
-        self._state = after = extend(before, (record,))
+        self.state = after = extend(before, (record,))
         moment = Moment(after, record, calls, guard_votes, position)
         return tuple(_HANDLERS[type(record.event)](moment, record.event))
 

@@ -18,19 +18,20 @@ from steptrail.projections.runs_view.executions import (
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.values import plain
 
-AGENT_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+AGENT_STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+AGENT_RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.WAITING})
 
 
-@AGENT_RUN_HANDLERS.of(stored.ExecutionStarted)
+@AGENT_STREAM_HANDLERS.of(stored.ExecutionStarted)
 def _started(memory: StreamMemory, event: stored.ExecutionStarted, moment: RunMoment) -> None:
     run = run_at(memory, event.ordinal, event.worker, moment)
     _take(run, event.agent)
     begin_run(memory, run, moment)
 
 
-@AGENT_RUN_HANDLERS.of(stored.SessionForked)
+@AGENT_STREAM_HANDLERS.of(stored.SessionForked)
 def _forked(memory: StreamMemory, event: stored.SessionForked, moment: RunMoment) -> None:
     """Begin with the execution that the fork goes on with, if it is open: here it begins with the fork."""
     memory.name, memory.parent = plain(event.name), None
@@ -52,24 +53,20 @@ def _take(run: RunMemory, agent: AgentSnapshot) -> None:
 
 
 @AGENT_RUN_HANDLERS.of(stored.ExecutionResumed)
-def _resumed(memory: StreamMemory, event: stored.ExecutionResumed, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) -> None:
     prices = run.prices
     if event.agent is not None:
         _take(run, event.agent)
         run.prices = prices
     if event.limits is not None:
         run.prices = event.limits.prices
-    for place in range(len(run.step.calls) if run.step is not None else 0):
+    for place in range(len(run.calls)):
         move_call(run, place, event, moment)
     resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 
 @AGENT_RUN_HANDLERS.of(stored.WaitEnded)
-def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _wait_ended(run: RunMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
     wait, run.wait = run.wait, None
     end_rest(run, moment, event.reason, event.by)
     if wait is not None:
@@ -77,19 +74,17 @@ def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment
 
 
 @AGENT_RUN_HANDLERS.of(stored.ExecutionFinished)
-def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        close_step(run, moment)
-        end_run(run, event, moment)
+def _finished(run: RunMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
+    close_step(run, moment)
+    end_run(run, event, moment)
 
 
 @AGENT_RUN_HANDLERS.of(stored.UsageRecorded)
-def _used(memory: StreamMemory, event: stored.UsageRecorded, moment: RunMoment) -> None:
+def _used(run: RunMemory, event: stored.UsageRecorded, moment: RunMoment) -> None:
     """Count what a hook used. It is written with the next row of the execution."""
-    if (run := memory.run) is not None:
-        run.own.add(event.usage, event.usage.models)
+    run.own.add(event.usage, event.usage.models)
 
 
 @AGENT_RUN_HANDLERS.of(stored.MessagesAppended, stored.InferenceRequestAmended)
-def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: it is content."""

@@ -17,12 +17,12 @@ from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
-from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory, StreamMemory
+from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
 from steptrail.projections.runs_view.tables import ATTEMPTS, SUSPENDED, TOOL_CALLS
 from steptrail.projections.runs_view.values import micros, plain
 
-CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+CALL_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _NEW: Row = {**TOOL_CALLS.blanks, "attempts": 0}
 _NO_OUTCOME: Row = {"duration_us": None, **NO_ERROR, "end_version": None}
@@ -49,13 +49,12 @@ def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: RunM
 
 
 def move_call(
-    run: RunMemory | None, position: int | None, event: stored.AgentEvent, moment: RunMoment, **said: Scalar
+    run: RunMemory, position: int | None, event: stored.AgentEvent, moment: RunMoment, **said: Scalar
 ) -> CallMemory | None:
     """Move a call of the open step, and change these columns of its row; None when the event does not apply."""
-    step = run.step if run is not None else None
-    if run is None or step is None or position is None or position >= len(step.calls):
+    if position is None or position >= len(run.calls):
         return None
-    call = step.calls[position]
+    call = run.calls[position]
     phase = call_phase_after(call.phase, event)
     if phase is None:
         return None
@@ -77,10 +76,8 @@ def close_step(run: RunMemory, moment: RunMoment) -> None:
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionStarted)
-def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: RunMoment) -> None:
-    run = memory.run
-    call = move_call(run, event.position, event, moment)
-    if run is None or run.step is None or call is None:
+def _started(run: RunMemory, event: stored.ToolExecutionStarted, moment: RunMoment) -> None:
+    if (call := move_call(run, event.position, event, moment)) is None:
         return
     if event.attempt == 1:
         run.tool_calls += 1
@@ -111,7 +108,7 @@ def _put_attempt(run: RunMemory, call: CallMemory, moment: RunMoment) -> None:
 
 
 def _end(
-    memory: StreamMemory,
+    run: RunMemory,
     event: stored.AgentEvent,
     position: int | None,
     moment: RunMoment,
@@ -121,12 +118,10 @@ def _end(
     error: ErrorInfo | None = None,
     seconds: float | None = None,
     settled_by: str | None = None,
-) -> CallMemory | None:
-    """End a try of a call, or the call, and write with what; return the call, or None when the event does not apply."""
-    run = memory.run
-    call = move_call(run, position, event, moment)
-    if run is None or run.step is None or call is None:
-        return None
+) -> None:
+    """End a try of a call, or the call, and write with what, if the event applies."""
+    if (call := move_call(run, position, event, moment)) is None:
+        return
     call.error = None
     if error is not None:
         call.error = kind_of(error, call.tool, is_content=isinstance(event, stored.ToolCallBlocked))
@@ -145,68 +140,61 @@ def _end(
         more = bill.beyond(call.billed)
         run.below.add(more, more.models)
         call.billed = bill
-    return call
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionCompleted)
-def _completed(memory: StreamMemory, event: stored.ToolExecutionCompleted, moment: RunMoment) -> None:
+def _completed(run: RunMemory, event: stored.ToolExecutionCompleted, moment: RunMoment) -> None:
     seconds, by = event.duration_seconds, event.settled_by
-    _end(memory, event, event.position, moment, "completed", bill=event.usage, seconds=seconds, settled_by=by)
+    _end(run, event, event.position, moment, "completed", bill=event.usage, seconds=seconds, settled_by=by)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionFailed)
-def _failed(memory: StreamMemory, event: stored.ToolExecutionFailed, moment: RunMoment) -> None:
+def _failed(run: RunMemory, event: stored.ToolExecutionFailed, moment: RunMoment) -> None:
     bill, seconds, by = event.usage, event.duration_seconds, event.settled_by
-    _end(memory, event, event.position, moment, "failed", bill=bill, error=event.error, seconds=seconds, settled_by=by)
+    _end(run, event, event.position, moment, "failed", bill=bill, error=event.error, seconds=seconds, settled_by=by)
 
 
 @CALL_HANDLERS.of(stored.ToolRetryScheduled)
-def _retry_scheduled(memory: StreamMemory, event: stored.ToolRetryScheduled, moment: RunMoment) -> None:
-    if (call := move_call(memory.run, event.position, event, moment, **_NO_OUTCOME)) is not None:
+def _retry_scheduled(run: RunMemory, event: stored.ToolRetryScheduled, moment: RunMoment) -> None:
+    if (call := move_call(run, event.position, event, moment, **_NO_OUTCOME)) is not None:
         call.error = None
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionInterrupted)
-def _interrupted(memory: StreamMemory, event: stored.ToolExecutionInterrupted, moment: RunMoment) -> None:
-    call = _find(memory.run, event.position)
-    error = unknown_outcome(call.tool) if call is not None and event.then is Then.FAIL else None
+def _interrupted(run: RunMemory, event: stored.ToolExecutionInterrupted, moment: RunMoment) -> None:
+    is_there = event.position < len(run.calls)
+    error = unknown_outcome(run.calls[event.position].tool) if is_there and event.then is Then.FAIL else None
     seconds = event.duration_seconds
-    _end(memory, event, event.position, moment, "interrupted", bill=event.usage, error=error, seconds=seconds)
+    _end(run, event, event.position, moment, "interrupted", bill=event.usage, error=error, seconds=seconds)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionSuspended)
-def _suspended(memory: StreamMemory, event: stored.ToolExecutionSuspended, moment: RunMoment) -> None:
+def _suspended(run: RunMemory, event: stored.ToolExecutionSuspended, moment: RunMoment) -> None:
     seconds = event.duration_seconds
-    _end(memory, event, event.position, moment, SUSPENDED, bill=event.usage, seconds=seconds)
+    _end(run, event, event.position, moment, SUSPENDED, bill=event.usage, seconds=seconds)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionSettledLate)
-def _settled_late(memory: StreamMemory, event: stored.ToolExecutionSettledLate, moment: RunMoment) -> None:
-    run = memory.run
-    for place, call in enumerate(run.step.calls if run is not None and run.step is not None else ()):
+def _settled_late(run: RunMemory, event: stored.ToolExecutionSettledLate, moment: RunMoment) -> None:
+    for place, call in enumerate(run.calls):
         if call.row["effect_id"] == plain(event.effect_id) and call.attempt == event.attempt:
             status = "completed" if event.error is None else "failed"
-            _end(memory, event, place, moment, status, bill=event.usage, error=event.error)
+            _end(run, event, place, moment, status, bill=event.usage, error=event.error)
             return
 
 
-def _find(run: RunMemory | None, position: int) -> CallMemory | None:
-    calls = run.step.calls if run is not None and run.step is not None else []
-    return calls[position] if position < len(calls) else None
-
-
 @CALL_HANDLERS.of(stored.ToolCallBlocked)
-def _blocked(memory: StreamMemory, event: stored.ToolCallBlocked, moment: RunMoment) -> None:
+def _blocked(run: RunMemory, event: stored.ToolCallBlocked, moment: RunMoment) -> None:
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
-    _end(memory, event, event.position, moment, "blocked", error=error)
+    _end(run, event, event.position, moment, "blocked", error=error)
 
 
 def _moved(
-    memory: StreamMemory,
+    run: RunMemory,
     event: stored.ToolCallAmended | stored.ToolCallHeld | stored.AnswerAccepted | stored.AnswerRejected,
     moment: RunMoment,
 ) -> None:
-    move_call(memory.run, event.position, event, moment)
+    move_call(run, event.position, event, moment)
 
 
 CALL_HANDLERS.of(stored.ToolCallAmended)(_moved)
@@ -216,50 +204,49 @@ CALL_HANDLERS.of(stored.AnswerRejected)(_moved)
 
 
 @CALL_HANDLERS.of(stored.ToolCallCancelled)
-def _cancelled(memory: StreamMemory, event: stored.ToolCallCancelled, moment: RunMoment) -> None:
-    run, said = memory.run, {**_NO_OUTCOME, "end_version": moment.version}
+def _cancelled(run: RunMemory, event: stored.ToolCallCancelled, moment: RunMoment) -> None:
+    said = {**_NO_OUTCOME, "end_version": moment.version}
     call = move_call(run, event.position, event, moment, **said)
-    if run is not None and run.step is not None and call is not None and call.ended is not None:
+    if call is not None and call.ended is not None:
         _put_attempt(run, call, moment)
 
 
 @CALL_HANDLERS.of(stored.HooksRan)
-def _hooks_ran(memory: StreamMemory, event: stored.HooksRan, moment: RunMoment) -> None:
+def _hooks_ran(run: RunMemory, event: stored.HooksRan, moment: RunMoment) -> None:
     if event.forbidden_by is not None and event.hook_type == HookType.PRE_TOOL_USE:
-        move_call(memory.run, event.position, event, moment)
+        move_call(run, event.position, event, moment)
 
 
 @CALL_HANDLERS.of(stored.ApprovalRequested)
-def _requested(memory: StreamMemory, event: stored.ApprovalRequested, moment: RunMoment) -> None:
-    call = move_call(memory.run, event.position, event, moment, approval="asked", approved_by=None)
-    if memory.run is not None and call is not None:
+def _requested(run: RunMemory, event: stored.ApprovalRequested, moment: RunMoment) -> None:
+    call = move_call(run, event.position, event, moment, approval="asked", approved_by=None)
+    if call is not None:
         call.approval = event.approval_id
-        memory.run.approvals += 1
+        run.approvals += 1
 
 
 @CALL_HANDLERS.of(stored.ApprovalGranted)
-def _granted(memory: StreamMemory, event: stored.ApprovalGranted, moment: RunMoment) -> None:
-    _answered(memory, event, moment, approval="granted", approved_by=plain(event.by))
+def _granted(run: RunMemory, event: stored.ApprovalGranted, moment: RunMoment) -> None:
+    _answered(run, event, moment, approval="granted", approved_by=plain(event.by))
 
 
 @CALL_HANDLERS.of(stored.ApprovalDenied)
-def _denied(memory: StreamMemory, event: stored.ApprovalDenied, moment: RunMoment) -> None:
-    _answered(memory, event, moment, approval="denied", approved_by=plain(event.by), end_version=moment.version)
+def _denied(run: RunMemory, event: stored.ApprovalDenied, moment: RunMoment) -> None:
+    _answered(run, event, moment, approval="denied", approved_by=plain(event.by), end_version=moment.version)
 
 
 @CALL_HANDLERS.of(stored.ApprovalExpired)
-def _expired(memory: StreamMemory, event: stored.ApprovalExpired, moment: RunMoment) -> None:
-    _answered(memory, event, moment, approval="expired", end_version=moment.version)
+def _expired(run: RunMemory, event: stored.ApprovalExpired, moment: RunMoment) -> None:
+    _answered(run, event, moment, approval="expired", end_version=moment.version)
 
 
 def _answered(
-    memory: StreamMemory,
+    run: RunMemory,
     event: stored.ApprovalGranted | stored.ApprovalDenied | stored.ApprovalExpired,
     moment: RunMoment,
     **said: Scalar,
 ) -> None:
-    run = memory.run
-    for place, call in enumerate(run.step.calls if run is not None and run.step is not None else ()):
+    for place, call in enumerate(run.calls):
         if call.approval == event.approval_id:
             move_call(run, place, event, moment, **said)
             return

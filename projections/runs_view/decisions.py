@@ -9,21 +9,19 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.executions import end_rest
-from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment
 from steptrail.projections.runs_view.signature import ErrorKind, kind_of
 from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
 from steptrail.projections.runs_view.values import plain
 
-DECISION_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+DECISION_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _ALLOW = ContinuationDecision.ALLOW
 _LONGEST_NUMBER = 40
 
 
 @DECISION_HANDLERS.of(EvaluationsRecorded)
-def _voted(memory: StreamMemory, event: EvaluationsRecorded, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _voted(run: RunMemory, event: EvaluationsRecorded, moment: RunMoment) -> None:
     for place, vote in enumerate(event.votes):
         # By far the most usual vote first: most have nothing to say.
         if vote.decision is _ALLOW and not vote.fails and "shadow" not in vote.context:
@@ -75,9 +73,7 @@ def _raised(vote: ContinuationEvaluation) -> ErrorKind | None:
 
 
 @DECISION_HANDLERS.of(ContinuationEvaluated)
-def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _decided(run: RunMemory, event: ContinuationEvaluated, moment: RunMoment) -> None:
     row: Row = {
         "execution": run.execution,
         "version": moment.version,
@@ -100,5 +96,5 @@ def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: RunMome
 
 
 @DECISION_HANDLERS.of(RetryScheduled)
-def _nothing(memory: StreamMemory, event: RetryScheduled, moment: RunMoment) -> None:
+def _nothing(run: RunMemory, event: RetryScheduled, moment: RunMoment) -> None:
     """Change nothing: the decision said that the step is tried again, and a wait says until when."""

@@ -29,7 +29,8 @@ from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
 from steptrail.projections.runs_view.tags import tags_in, tenant_in
 from steptrail.projections.runs_view.values import nanos, plain, tokens, whole
 
-SHARED_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _FOR_PEOPLE = frozenset({"approval", "unknown_outcome", "human", "step"})
 _READ = ("tags", "tenant")
@@ -198,7 +199,7 @@ def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: RunMoment) -> Non
     run.tags = tags
 
 
-@SHARED_HANDLERS.of(SessionStarted)
+@STREAM_HANDLERS.of(SessionStarted)
 def _session_started(memory: StreamMemory, event: SessionStarted, moment: RunMoment) -> None:
     memory.name, memory.parent = plain(event.name), event.parent
     change_metadata(memory, event.metadata)
@@ -209,7 +210,7 @@ def change_metadata(memory: StreamMemory, changes: Mapping[str, JsonValue]) -> N
     memory.metadata.update({name: changes[name] for name in _READ if name in changes})
 
 
-@SHARED_HANDLERS.of(MetadataChanged)
+@STREAM_HANDLERS.of(MetadataChanged)
 def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunMoment) -> None:
     for name in event.removed:
         memory.metadata.pop(name, None)
@@ -218,32 +219,29 @@ def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunM
         _put_tags(run, tags_in(memory.metadata), moment)
 
 
-@SHARED_HANDLERS.of(PauseRequested, StopRequested)
-def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+@RUN_HANDLERS.of(PauseRequested, StopRequested)
+def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: a later event leads to a change."""
 
 
-@SHARED_HANDLERS.of(ExecutionPaused)
-def _paused(memory: StreamMemory, event: ExecutionPaused, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+@RUN_HANDLERS.of(ExecutionPaused)
+def _paused(run: RunMemory, event: ExecutionPaused, moment: RunMoment) -> None:
     run.standing = ExecutionStatus.PAUSED
     run.active = run.active.stopped(moment.at)
     is_for_people = event.by != CALLER
     begin_rest(run, RestMemory(moment.version, "pause", is_for_people, moment.at, by=event.by), moment)
 
 
-@SHARED_HANDLERS.of(PauseLifted)
-def _pause_lifted(memory: StreamMemory, event: PauseLifted, moment: RunMoment) -> None:
+@RUN_HANDLERS.of(PauseLifted)
+def _pause_lifted(run: RunMemory, event: PauseLifted, moment: RunMoment) -> None:
     """End the rest that is for a person: from now on it is for a worker."""
-    if (run := memory.run) is None or run.standing is not ExecutionStatus.PAUSED:
+    if run.standing is not ExecutionStatus.PAUSED:
         return  # only the request for a pause was withdrawn
     run.standing = ExecutionStatus.PENDING
     begin_rest(run, RestMemory(moment.version, "pause", False, moment.at, by=event.by), moment)
 
 
-@SHARED_HANDLERS.of(WaitStarted)
-def _wait_started(memory: StreamMemory, event: WaitStarted, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        run.wait = event
-        rest_in_wait(run, event, moment)
+@RUN_HANDLERS.of(WaitStarted)
+def _wait_started(run: RunMemory, event: WaitStarted, moment: RunMoment) -> None:
+    run.wait = event
+    rest_in_wait(run, event, moment)

@@ -5,14 +5,15 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run, run_at
-from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.values import plain
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
-FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+FLOW_STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+FLOW_RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 
-@FLOW_RUN_HANDLERS.of(stored.FlowStarted)
+@FLOW_STREAM_HANDLERS.of(stored.FlowStarted)
 def _started(memory: StreamMemory, event: stored.FlowStarted, moment: RunMoment) -> None:
     memory.name = plain(event.flow)
     run = run_at(memory, event.ordinal, event.worker, moment)
@@ -20,7 +21,7 @@ def _started(memory: StreamMemory, event: stored.FlowStarted, moment: RunMoment)
     begin_run(memory, run, moment)
 
 
-@FLOW_RUN_HANDLERS.of(stored.FlowRetried)
+@FLOW_STREAM_HANDLERS.of(stored.FlowRetried)
 def _retried(memory: StreamMemory, event: stored.FlowRetried, moment: RunMoment) -> None:
     """Begin another execution with the visits that had not ended well."""
     before = memory.run
@@ -36,9 +37,7 @@ def _retried(memory: StreamMemory, event: stored.FlowRetried, moment: RunMoment)
 
 
 @FLOW_RUN_HANDLERS.of(stored.FlowResumed)
-def _resumed(memory: StreamMemory, event: stored.FlowResumed, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _resumed(run: RunMemory, event: stored.FlowResumed, moment: RunMoment) -> None:
     # A segment that has crashed lived until its last event.
     lived_until = run.seen[1] if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else moment.at
     run.active = run.active.stopped(lived_until)
@@ -50,23 +49,20 @@ def _resumed(memory: StreamMemory, event: stored.FlowResumed, moment: RunMoment)
 
 
 @FLOW_RUN_HANDLERS.of(stored.WaitEnded)
-def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        run.wait = None
-        end_rest(run, moment, event.reason, event.by)
+def _wait_ended(run: RunMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
+    run.wait = None
+    end_rest(run, moment, event.reason, event.by)
 
 
 @FLOW_RUN_HANDLERS.of(stored.ExecutionFinished)
-def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        count_cut_visits(run, moment)
-        end_run(run, event, moment)
+def _finished(run: RunMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
+    count_cut_visits(run, moment)
+    end_run(run, event, moment)
 
 
 @FLOW_RUN_HANDLERS.of(stored.ApprovalRequested, stored.HumanRequested)
-def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        run.approvals += 1
+def _asked(run: RunMemory, event: Event, moment: RunMoment) -> None:
+    run.approvals += 1
 
 
 @FLOW_RUN_HANDLERS.of(
@@ -79,5 +75,5 @@ def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     stored.StepAnswered,
     stored.StepHeld,
 )
-def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: the wait for it ends, or the run does."""

@@ -4,7 +4,7 @@ A row that later events change is a dictionary of the memory. Each change puts i
 a batch ends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -165,6 +165,11 @@ class RunMemory:
     definition: str = ""
     visits: dict[str, VisitMemory] = field(default_factory=dict[str, VisitMemory])
     bills: dict[str, BilledUsage] = field(default_factory=dict[str, BilledUsage])
+
+    @property
+    def calls(self) -> Sequence[CallMemory]:
+        """The calls of its open step."""
+        return self.step.calls if self.step is not None else ()
 
     @property
     def status(self) -> ExecutionStatus:

@@ -10,13 +10,13 @@ from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
-from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
+from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory
 from steptrail.projections.runs_view.signature import kind_of
 from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
 from steptrail.projections.runs_view.values import micros, plain, tokens
 
-STEP_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+STEP_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _NEW_INFERENCE: Row = {**INFERENCES.blanks, **tokens(Usage()), "status": "in_progress"}
 _NEW_STEP: Row = {
@@ -30,9 +30,7 @@ _NEW_STEP: Row = {
 
 
 @STEP_HANDLERS.of(stored.StepStarted)
-def _step_started(memory: StreamMemory, event: stored.StepStarted, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _step_started(run: RunMemory, event: stored.StepStarted, moment: RunMoment) -> None:
     row: dict[str, Scalar] = {
         **_NEW_STEP,
         "execution": run.execution,
@@ -45,8 +43,8 @@ def _step_started(memory: StreamMemory, event: stored.StepStarted, moment: RunMo
 
 
 @STEP_HANDLERS.of(stored.InferenceStarted)
-def _inference_started(memory: StreamMemory, event: stored.InferenceStarted, moment: RunMoment) -> None:
-    if (run := memory.run) is None or (step := run.step) is None:
+def _inference_started(run: RunMemory, event: stored.InferenceStarted, moment: RunMoment) -> None:
+    if (step := run.step) is None:
         return
     step.takes_answers_in_calls = event.output_mode is OutputMode.TOOL
     row: dict[str, Scalar] = {
@@ -74,8 +72,8 @@ def _end_inference(run: RunMemory, said: Row, moment: RunMoment) -> None:
 
 
 @STEP_HANDLERS.of(stored.InferenceCompleted)
-def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted, moment: RunMoment) -> None:
-    if (run := memory.run) is None or (step := run.step) is None:
+def _inference_completed(run: RunMemory, event: stored.InferenceCompleted, moment: RunMoment) -> None:
+    if (step := run.step) is None:
         return
     reply, asked_for = event.reply, step.inference.model if step.inference is not None else ""
     used = Spending(reply.usage, (ModelUsage.of_reply(asked_for, reply.response_model, reply.usage),))
@@ -98,8 +96,8 @@ def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted,
 
 
 @STEP_HANDLERS.of(stored.InferenceFailed)
-def _inference_failed(memory: StreamMemory, event: stored.InferenceFailed, moment: RunMoment) -> None:
-    if (run := memory.run) is None or (step := run.step) is None:
+def _inference_failed(run: RunMemory, event: stored.InferenceFailed, moment: RunMoment) -> None:
+    if (step := run.step) is None:
         return
     step.error = kind_of(event.error)
     step.error.put(moment.changes)
@@ -108,14 +106,13 @@ def _inference_failed(memory: StreamMemory, event: stored.InferenceFailed, momen
 
 
 @STEP_HANDLERS.of(stored.InferenceInterrupted)
-def _inference_interrupted(memory: StreamMemory, event: stored.InferenceInterrupted, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        _end_inference(run, {"status": "interrupted", "cut_by": event.reason}, moment)
+def _inference_interrupted(run: RunMemory, event: stored.InferenceInterrupted, moment: RunMoment) -> None:
+    _end_inference(run, {"status": "interrupted", "cut_by": event.reason}, moment)
 
 
 @STEP_HANDLERS.of(stored.StepCompleted)
-def _step_completed(memory: StreamMemory, event: stored.StepCompleted, moment: RunMoment) -> None:
-    if (run := memory.run) is None or (step := run.step) is None:
+def _step_completed(run: RunMemory, event: stored.StepCompleted, moment: RunMoment) -> None:
+    if (step := run.step) is None:
         return
     errors = [call.error for call in step.calls if call.error is not None]
     if step.error is not None:

@@ -15,39 +15,32 @@ from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
-from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, TryMemory, VisitMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
 from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import SUSPENDED, TRIES, VISITS
 from steptrail.projections.runs_view.values import micros, plain, tokens, whole
 
-VISIT_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+VISIT_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _Ended = (
     stored.NodeAttemptCompleted | stored.NodeAttemptFailed | stored.NodeAttemptInterrupted | stored.NodeAttemptSuspended
 )
 
 _NEW_VISIT: Row = {
+    **VISITS.blanks,
+    **tokens(Usage()),
     "status": "in_progress",
-    "effect": None,
-    "ended_at": None,
     "active_us": 0,
     "attempts": 0,
     "item_errors": 0,
-    **tokens(Usage()),
-    "cost_nanos": None,
-    "rule": None,
-    "reason": None,
-    **NO_ERROR,
-    "end_version": None,
 }
 _NEW_TRY: Row = {**TRIES.blanks, **tokens(Usage())}
 
 
 @VISIT_HANDLERS.of(stored.NodeOpened)
-def _opened(memory: StreamMemory, event: stored.NodeOpened, moment: RunMoment) -> None:
-    if (run := memory.run) is not None:
-        _begin(run, event.node, event.visit, {"number": event.number, "items": event.items}, moment)
+def _opened(run: RunMemory, event: stored.NodeOpened, moment: RunMoment) -> None:
+    _begin(run, event.node, event.visit, {"number": event.number, "items": event.items}, moment)
 
 
 def _begin(run: RunMemory, node: str, number: int, said: Row, moment: RunMoment) -> None:
@@ -78,8 +71,8 @@ def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
     moment.changes.put(VISITS, visit.row)
 
 
-def _visit(run: RunMemory | None, event: VisitEvent) -> VisitMemory | None:
-    found = run.visits.get(event.node) if run is not None else None
+def _visit(run: RunMemory, event: VisitEvent) -> VisitMemory | None:
+    found = run.visits.get(event.node)
     return found if found is not None and found.visit == event.visit else None
 
 
@@ -89,10 +82,8 @@ def _try_of(visit: VisitMemory, item: int | None) -> TryMemory | None:
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptStarted)
-def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: RunMoment) -> None:
-    run, visit = memory.run, _visit(memory.run, event)
-    task = _try_of(visit, event.item) if visit is not None else None
-    if run is None or visit is None or task is None:
+def _started(run: RunMemory, event: stored.NodeAttemptStarted, moment: RunMoment) -> None:
+    if (visit := _visit(run, event)) is None or (task := _try_of(visit, event.item)) is None:
         return
     is_look = task.row.get("status") == SUSPENDED
     if 0 < task.attempt < event.attempt and not is_look:
@@ -138,7 +129,7 @@ def _new_try(run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int)
 
 
 def _end_try(
-    memory: StreamMemory,
+    run: RunMemory,
     event: _Ended,
     status: str,
     moment: RunMoment,
@@ -147,9 +138,7 @@ def _end_try(
     settled_by: str | None = None,
 ) -> None:
     """Write how a try has ended. What did not begin is no try, and has a row of the number 0."""
-    run, visit = memory.run, _visit(memory.run, event)
-    task = _try_of(visit, event.item) if visit is not None else None
-    if run is None or visit is None or task is None:
+    if (visit := _visit(run, event)) is None or (task := _try_of(visit, event.item)) is None:
         return
     was_tried = task.is_running or task.is_parked
     is_parked = isinstance(event, stored.NodeAttemptInterrupted) and event.then is stored.NodeThen.PARK
@@ -195,36 +184,36 @@ def _bill(
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptCompleted)
-def _try_completed(memory: StreamMemory, event: stored.NodeAttemptCompleted, moment: RunMoment) -> None:
-    _end_try(memory, event, "completed", moment, settled_by=event.settled_by)
+def _try_completed(run: RunMemory, event: stored.NodeAttemptCompleted, moment: RunMoment) -> None:
+    _end_try(run, event, "completed", moment, settled_by=event.settled_by)
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptFailed)
-def _try_failed(memory: StreamMemory, event: stored.NodeAttemptFailed, moment: RunMoment) -> None:
+def _try_failed(run: RunMemory, event: stored.NodeAttemptFailed, moment: RunMoment) -> None:
     error = _kind(event.failure, event.node, event.error.message, event.error)
     error.put(moment.changes)
-    _end_try(memory, event, "failed", moment, error=error, settled_by=event.settled_by)
+    _end_try(run, event, "failed", moment, error=error, settled_by=event.settled_by)
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptInterrupted)
-def _try_interrupted(memory: StreamMemory, event: stored.NodeAttemptInterrupted, moment: RunMoment) -> None:
-    _end_try(memory, event, "interrupted", moment)
+def _try_interrupted(run: RunMemory, event: stored.NodeAttemptInterrupted, moment: RunMoment) -> None:
+    _end_try(run, event, "interrupted", moment)
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptSuspended)
-def _try_suspended(memory: StreamMemory, event: stored.NodeAttemptSuspended, moment: RunMoment) -> None:
-    _end_try(memory, event, SUSPENDED, moment)
+def _try_suspended(run: RunMemory, event: stored.NodeAttemptSuspended, moment: RunMoment) -> None:
+    _end_try(run, event, SUSPENDED, moment)
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptSettledLate)
-def _settled_late(memory: StreamMemory, event: stored.NodeAttemptSettledLate, moment: RunMoment) -> None:
+def _settled_late(run: RunMemory, event: stored.NodeAttemptSettledLate, moment: RunMoment) -> None:
     """Count what was used. It is written with the next row of the execution."""
-    if (run := memory.run) is not None and event.usage is not None:
+    if event.usage is not None:
         run.own.add(event.usage, event.usage.models)
 
 
 @VISIT_HANDLERS.of(stored.NodeRetryScheduled, stored.NodeEvaluated)
-def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: another try, or the end of the visit, comes later."""
 
 
@@ -241,10 +230,9 @@ def _kind_of(event: stored.NodeFailureRecorded | stored.NodeFailed, moment: RunM
     return kind
 
 
-def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: RunMoment, said: Row) -> None:
+def _close(run: RunMemory, event: VisitEvent, status: str, moment: RunMoment, said: Row) -> None:
     """End a visit that goes on along its edges, and count it. Nothing changes it any more."""
-    run, visit = memory.run, _visit(memory.run, event)
-    if run is None or visit is None:
+    if (visit := _visit(run, event)) is None:
         return
     del run.visits[visit.node]
     _end(run, visit, status, moment, said)
@@ -279,24 +267,23 @@ def count_cut_visits(run: RunMemory, moment: RunMoment) -> None:
 
 
 @VISIT_HANDLERS.of(stored.NodeCompleted)
-def _completed(memory: StreamMemory, event: stored.NodeCompleted, moment: RunMoment) -> None:
-    _close(memory, event, "completed", moment, {})
+def _completed(run: RunMemory, event: stored.NodeCompleted, moment: RunMoment) -> None:
+    _close(run, event, "completed", moment, {})
 
 
 @VISIT_HANDLERS.of(stored.NodeSkipped)
-def _skipped(memory: StreamMemory, event: stored.NodeSkipped, moment: RunMoment) -> None:
-    _close(memory, event, "skipped", moment, {})
+def _skipped(run: RunMemory, event: stored.NodeSkipped, moment: RunMoment) -> None:
+    _close(run, event, "skipped", moment, {})
 
 
 @VISIT_HANDLERS.of(stored.NodeFailureRecorded)
-def _failure_recorded(memory: StreamMemory, event: stored.NodeFailureRecorded, moment: RunMoment) -> None:
-    run, visit = memory.run, _visit(memory.run, event)
-    if run is None or visit is None:
+def _failure_recorded(run: RunMemory, event: stored.NodeFailureRecorded, moment: RunMoment) -> None:
+    if (visit := _visit(run, event)) is None:
         return
     kind = _kind_of(event, moment)
     run.errors += 1
     if event.item is None:
-        _close(memory, event, "recorded", moment, {"rule": plain(event.rule), **kind.columns()})
+        _close(run, event, "recorded", moment, {"rule": plain(event.rule), **kind.columns()})
         return
     visit.tries.pop(event.item, None)
     visit.row["item_errors"] = _number(visit.row["item_errors"]) + 1
@@ -304,9 +291,7 @@ def _failure_recorded(memory: StreamMemory, event: stored.NodeFailureRecorded, m
 
 
 @VISIT_HANDLERS.of(stored.NodeFailed)
-def _failed(memory: StreamMemory, event: stored.NodeFailed, moment: RunMoment) -> None:
-    if (run := memory.run) is None:
-        return
+def _failed(run: RunMemory, event: stored.NodeFailed, moment: RunMoment) -> None:
     run.failure = kind = _kind_of(event, moment)
     run.errors += 1
     if (visit := _visit(run, event)) is not None:
@@ -315,9 +300,8 @@ def _failed(memory: StreamMemory, event: stored.NodeFailed, moment: RunMoment) -
 
 
 @VISIT_HANDLERS.of(stored.NodeCancelled)
-def _cancelled(memory: StreamMemory, event: stored.NodeCancelled, moment: RunMoment) -> None:
-    run, visit = memory.run, _visit(memory.run, event)
-    if run is None or visit is None:
+def _cancelled(run: RunMemory, event: stored.NodeCancelled, moment: RunMoment) -> None:
+    if (visit := _visit(run, event)) is None:
         return
     visit.tries.clear()
     if visit.row["ended_at"] is None:

@@ -5,22 +5,18 @@ from typing import Any, LiteralString, NamedTuple
 
 from steptrail.domain.kernel.record import Snapshot
 from steptrail.infrastructure.store.core.blobs import MARK, is_detached
+from steptrail.infrastructure.store.core.index import Dialect
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 
 _PAGE = 100
 
 
 class AuxiliaryStatements(NamedTuple):
-    """The statements of a database for these tables. Those of all have their parameters in the same order."""
+    """The statements that each database says its own way. Those of all have their parameters in the same order."""
 
-    body: LiteralString
-    digests: LiteralString
     states_with_blobs: LiteralString
     snapshot: LiteralString
-    streams_with_snapshots: LiteralString
     keep_snapshot: LiteralString
-    place: LiteralString
-    keep_place: LiteralString
 
 
 class AuxiliaryTables:
@@ -28,20 +24,24 @@ class AuxiliaryTables:
 
     def __init__(
         self,
+        dialect: Dialect,
         statements: AuxiliaryStatements,
         fetch: Callable[[LiteralString, Sequence[Any]], list[Any]],
         run: Callable[[LiteralString, Sequence[Any]], None],
     ) -> None:
+        self._schema: LiteralString = dialect.schema
+        self._mark: LiteralString = dialect.mark
         self._statements, self._fetch, self._run = statements, fetch, run
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; None when there is none."""
-        rows = self._fetch(self._statements.body, (digest,))
+        rows = self._fetch(f"SELECT body FROM {self._schema}blobs WHERE digest = {self._mark}", (digest,))  # noqa: S608 - ours
         return rows[0][0] if rows else None
 
     def digests(self) -> Sequence[object]:
         """Return the digests that blobs are stored under."""
-        return [row[0] for row in self._fetch(self._statements.digests, ())]
+        found = self._fetch(f"SELECT digest FROM {self._schema}blobs ORDER BY digest", ())  # noqa: S608 - ours
+        return [row[0] for row in found]
 
     def states_with_blobs(self) -> Iterator[bytes]:
         """Yield the states and the contents that refer to blobs, a page at a time."""
@@ -57,7 +57,8 @@ class AuxiliaryTables:
 
     def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that snapshots are stored under."""
-        return [str(row[0]) for row in self._fetch(self._statements.streams_with_snapshots, ())]
+        found = self._fetch(f"SELECT stream FROM {self._schema}snapshots ORDER BY stream", ())  # noqa: S608 - ours
+        return [str(row[0]) for row in found]
 
     def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot in the place of the one before. One of a stream that is erased by then is not stored."""
@@ -67,9 +68,13 @@ class AuxiliaryTables:
 
     def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
-        rows = self._fetch(self._statements.place, (follower,))
+        rows = self._fetch(f"SELECT position FROM {self._schema}followers WHERE name = {self._mark}", (follower,))  # noqa: S608
         return int(rows[0][0]) if rows else 0
 
     def keep_place(self, follower: str, position: int) -> None:
         """Store how far a follower has come; one that is further already stays there."""
-        self._run(self._statements.keep_place, (follower, position))
+        self._run(
+            f"INSERT INTO {self._schema}followers AS kept VALUES ({self._mark}, {self._mark}) ON CONFLICT (name) "  # noqa: S608
+            "DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position",
+            (follower, position),
+        )

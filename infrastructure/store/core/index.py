@@ -19,26 +19,17 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.readable import readable
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core import tables
 
 IndexRow = tuple[object, ...]
 """Id, `COLUMNS`, damage, and the waits as JSON, as `select` asks for them."""
 
-COLUMNS: tuple[LiteralString, ...] = (
-    *("version", "name", "status", "standing", "stop_reason", "resolved_by", "answered", "due_at", "paused_by"),
-    *("recorded_errors", "executions", "steps", "active_seconds", "cost", "parent", "began_by", "fork_of"),
-    *("started_at", "updated_at"),
+COLUMNS: tuple[LiteralString, ...] = tuple(
+    name for name in tables.COLUMNS["streams"] if name not in {"number", "id", "damage"}
 )
 """The columns of the table of streams that a row consists of."""
 
-WAIT_COLUMNS: tuple[LiteralString, ...] = (
-    "id",
-    "kind",
-    "since",
-    "due_at",
-    "asked_at_version",
-    "answered_at",
-    "waits_on",
-)
+WAIT_COLUMNS: tuple[LiteralString, ...] = tuple(name for name in tables.COLUMNS["waits"] if name != "stream")
 
 _MOST_MARKS = 500
 """So many values are parameters of their own. Of 65,535 PostgreSQL takes no more, and SQLite may of 32,766."""

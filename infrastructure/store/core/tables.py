@@ -4,6 +4,7 @@ PostgreSQL keeps these texts as comments on columns, and SQLite as comments in i
 """
 
 from collections.abc import Mapping
+from typing import LiteralString
 
 FORMAT = 9
 """The format that this version writes. Formats 1 to 8 were never released, and no version converts them."""
@@ -23,7 +24,7 @@ INDEXES: Mapping[str, str] = {
 }
 """Name -> table, columns and condition: only what is open, or few have, is in them, so they stay small."""
 
-_TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+_TABLES: Mapping[str, Mapping[LiteralString, tuple[str, str]]] = {
     "store": {
         "format": ("INTEGER NOT NULL", "the format that the store was written in"),
         "min_reader": ("INTEGER NOT NULL", "the oldest format whose readers understand this store"),
@@ -144,7 +145,7 @@ _TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
 """Table -> its columns, each with its type in the words of SQLite, and what it holds. Leases are a table of PostgreSQL
 only; on SQLite they are locks of files."""
 
-COLUMNS: Mapping[str, Mapping[str, str]] = {
+COLUMNS: Mapping[str, Mapping[LiteralString, str]] = {
     table: {name: kind for name, (kind, _) in columns.items()} for table, columns in _TABLES.items()
 }
 """Table -> column -> its type."""

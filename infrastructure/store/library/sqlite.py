@@ -37,12 +37,7 @@ from steptrail.infrastructure.store.library.watched_subscription import WatchedS
 from steptrail.infrastructure.store.sqlite.append import insert_commit, newest_head
 from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, until_free
-from steptrail.infrastructure.store.sqlite.events_of_stream import (
-    BEGIN_OF,
-    EVENTS_OF_COMMITS,
-    LAST_VERSION,
-    OF_STREAM,
-)
+from steptrail.infrastructure.store.sqlite.events_of_stream import BEGIN_OF, EVENTS_OF_COMMITS, LAST_VERSION, OF_STREAM
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import ddl, initialise

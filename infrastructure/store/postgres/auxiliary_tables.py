@@ -1,10 +1,8 @@
-"""The tables beside the events of a PostgreSQL store: blobs, snapshots and the places of followers."""
+"""The tables beside the events of a PostgreSQL store: the statements that are its own."""
 
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements
 
 AUXILIARY = AuxiliaryStatements(
-    body="SELECT body FROM steptrail.blobs WHERE digest = %s",
-    digests="SELECT digest FROM steptrail.blobs ORDER BY digest",
     states_with_blobs="SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
     "AND (substring(state FROM 1 FOR %s::integer) = %s "
     "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint",
@@ -17,7 +15,6 @@ AUXILIARY = AuxiliaryStatements(
     "OR NOT EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version + 1)) "
     "ORDER BY c.version DESC LIMIT 1) "
     "FROM steptrail.snapshots s WHERE s.stream = %s",
-    streams_with_snapshots="SELECT stream FROM steptrail.snapshots ORDER BY stream",
     # One that comes late must not bring an erased stream back: it waits for an erasure that is on its way.
     keep_snapshot="WITH there AS (SELECT status FROM steptrail.streams WHERE id = %s FOR SHARE) "
     "INSERT INTO steptrail.snapshots (stream, version, digest, format, state, seal) "
@@ -25,7 +22,4 @@ AUXILIARY = AuxiliaryStatements(
     "WHERE NOT EXISTS (SELECT 1 FROM there WHERE status = 'erased') "
     "ON CONFLICT (stream) DO UPDATE SET version = excluded.version, "
     "digest = excluded.digest, format = excluded.format, state = excluded.state, seal = excluded.seal",
-    place="SELECT position FROM steptrail.followers WHERE name = %s",
-    keep_place="INSERT INTO steptrail.followers AS kept VALUES (%s, %s) "
-    "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position",
 )

@@ -11,7 +11,7 @@ from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 
-Listen = Callable[[Connection, socket.socket], None]
+Listen = Callable[[Connection, selectors.BaseSelector, socket.socket], None]
 
 _SECONDS_BEFORE_THE_NEXT_TRY = 1.0
 
@@ -27,10 +27,11 @@ class ListeningThread:
         self.is_closed = False
 
     def start(self, listen: Listen) -> None:
-        """Call `listen` with a connection and a socket, again and again. Safe to call often, and after `close`.
+        """Call `listen` with a connection, a selector and a socket, again and again.
 
-        The socket can be read when the thread was woken, or is to end. `listen` returns when `is_closed`, and raises
-        `ServerFailure` when the connection is of no use any more. Raises `StoreUnavailable` without a thread.
+        Safe to call often, and after `close`. The socket can be read when the thread was woken, or is to end; the
+        selector waits for that and for the server. `listen` returns when `is_closed`, and raises `ServerFailure` when
+        the connection is of no use any more. Raises `StoreUnavailable` without a thread.
         """
         if self._thread is not None:
             return
@@ -69,7 +70,10 @@ class ListeningThread:
                 try:
                     connection = self._connections.open()
                     try:
-                        listen(connection, ears)
+                        with selectors.DefaultSelector() as news:
+                            news.register(ears, selectors.EVENT_READ)
+                            news.register(connection.fileno(), selectors.EVENT_READ)
+                            listen(connection, news, ears)
                     finally:
                         connection.close()
                 except (StoreError, ServerFailure):

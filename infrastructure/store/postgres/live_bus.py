@@ -53,7 +53,9 @@ class PostgresLiveBus:
         """End it. Safe to call twice."""
         self._thread.close()
 
-    def _listen(self, traffic: LiveTraffic, connection: Connection, ears: socket.socket) -> None:
+    def _listen(
+        self, traffic: LiveTraffic, connection: Connection, news: selectors.BaseSelector, ears: socket.socket
+    ) -> None:
         heard = list[str]()
 
         def take(notification: "psycopg.Notify") -> None:
@@ -64,19 +66,16 @@ class PostgresLiveBus:
         channels = f"LISTEN {_CHANNEL}; LISTEN {_own_channel(traffic.name)}"
         attempt(connection, lambda c: c.execute(f"SET synchronous_commit TO off; {channels}".encode()))
         traffic.connected()
-        with selectors.DefaultSelector() as news:
-            news.register(ears, selectors.EVENT_READ)
-            news.register(connection.fileno(), selectors.EVENT_READ)
-            while not self._thread.is_closed:
-                letters, wait = traffic.due()
-                if letters:
-                    attempt(connection, partial(_send, letters))
-                elif any(key.fileobj is ears for key, _ in news.select(wait)):
-                    ears.recv(4096)
-                attempt(connection, lambda c: heard.extend(_arrived(c)))
-                for text in heard:
-                    traffic.heard(text)
-                heard.clear()
+        while not self._thread.is_closed:
+            letters, wait = traffic.due()
+            if letters:
+                attempt(connection, partial(_send, letters))
+            elif any(key.fileobj is ears for key, _ in news.select(wait)):
+                ears.recv(4096)
+            attempt(connection, lambda c: heard.extend(_arrived(c)))
+            for text in heard:
+                traffic.heard(text)
+            heard.clear()
 
 
 def _send(letters: Sequence[Letter], connection: Connection) -> None:

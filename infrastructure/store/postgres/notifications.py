@@ -14,29 +14,22 @@ from steptrail.infrastructure.store.postgres.listening_thread import ListeningTh
 from steptrail.infrastructure.store.postgres.schema import CHANNEL
 
 
-class NotificationListener:
+class NotificationListener(ListeningThread):
     """Calls `tell`, which must not raise or wait, from its own thread whenever something may have been stored."""
 
     def __init__(self, connections: PostgresConnections, tell: Callable[[], None]) -> None:
+        super().__init__(connections, name="steptrail-listener")
         self._tell = tell
-        self._thread = ListeningThread(connections, name="steptrail-listener")
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Listen from now on. Safe to call twice, and after `close`."""
-        self._thread.start(self._listen)
+        self.start(self._listen)
 
-    def close(self) -> None:
-        """End the thread. Safe to call twice."""
-        self._thread.close()
-
-    def _listen(self, connection: Connection, ears: socket.socket) -> None:
+    def _listen(self, connection: Connection, news: selectors.BaseSelector, _: socket.socket) -> None:
         attempt(connection, lambda c: c.execute(f"LISTEN {CHANNEL}"))
-        with selectors.DefaultSelector() as news:
-            news.register(ears, selectors.EVENT_READ)
-            news.register(connection.fileno(), selectors.EVENT_READ)
-            while not self._thread.is_closed:
-                # First, for what was announced before we listened.
-                self._tell()
-                news.select()
-                if not self._thread.is_closed:
-                    attempt(connection, lambda c: list(c.notifies(timeout=0)))
+        while not self.is_closed:
+            # First, for what was announced before we listened.
+            self._tell()
+            news.select()
+            if not self.is_closed:
+                attempt(connection, lambda c: list(c.notifies(timeout=0)))

@@ -29,14 +29,7 @@ from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import (
-    STRAY,
-    CommitRow,
-    EventRow,
-    LogRow,
-    PendingCommit,
-    Recorder,
-)
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
@@ -142,8 +135,8 @@ class PostgresRecorder(Recorder):
         self._name = connections.address.name
         self._announced, self._is_to_announce, self.catch_up = _NEVER, False, self._announce_now
         self._telling, self._told = threading.Lock(), ("", 0)
-        self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
-        self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
+        self.auxiliary = AuxiliaryTables(DIALECT, AUXILIARY, self._fetch, self._run)
+        self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.begin())
         self._listener = NotificationListener(connections, self.watch.look)
 
     def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:

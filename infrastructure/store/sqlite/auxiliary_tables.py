@@ -1,10 +1,8 @@
-"""The tables beside the events of a SQLite store: blobs, snapshots and the places of followers."""
+"""The tables beside the events of a SQLite store: the statements that are its own."""
 
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements
 
 AUXILIARY = AuxiliaryStatements(
-    body="SELECT body FROM blobs WHERE digest = ?",
-    digests="SELECT digest FROM blobs ORDER BY rowid",
     states_with_blobs="SELECT position, state, content FROM events WHERE position > ? AND "
     "(substr(state, 1, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
     "typeof(content) = 'blob') ORDER BY position LIMIT ?",
@@ -14,11 +12,7 @@ AUXILIARY = AuxiliaryStatements(
     "(SELECT max(version) FROM commits WHERE stream = n.number AND version <= s.version) "
     "JOIN events e ON e.position = c.position + c.size - 1 AND e.stream = c.stream AND e.version = s.version "
     "WHERE n.id = s.stream) FROM snapshots s WHERE s.stream = ?",
-    streams_with_snapshots="SELECT stream FROM snapshots ORDER BY rowid",
     # One that comes late must not bring an erased stream back.
     keep_snapshot="INSERT OR REPLACE INTO snapshots SELECT ?2, ?3, ?4, ?5, ?6, ?7 "
     "WHERE NOT EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND status = 'erased')",
-    place="SELECT position FROM followers WHERE name = ?",
-    keep_place="INSERT INTO followers VALUES (?, ?) "
-    "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > position",
 )

@@ -12,20 +12,8 @@ from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import (
-    STRAY,
-    CommitRow,
-    EventRow,
-    LogRow,
-    PendingCommit,
-    Recorder,
-)
-from steptrail.infrastructure.store.sqlite.append import (
-    CommitWriter,
-    checked_digest,
-    list_stream,
-    newest_head,
-)
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
+from steptrail.infrastructure.store.sqlite.append import CommitWriter, checked_digest, list_stream, newest_head
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.erasing import erase_streams, scrubbed
@@ -101,7 +89,7 @@ class SqliteRecorder(Recorder):
     ) -> None:
         self._connections, self._store = connections, store
         self._writer = CommitWriter(connections, store)
-        self.auxiliary = AuxiliaryTables(AUXILIARY, self._fetch, self._run)
+        self.auxiliary = AuxiliaryTables(DIALECT, AUXILIARY, self._fetch, self._run)
         self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS, is_quiet=is_quiet)
 
     def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:

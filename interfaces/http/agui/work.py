@@ -28,26 +28,23 @@ class EndpointWork:
             if a_whole(concurrency, "concurrency")
             else None
         )
-        self._has_begun, self._is_closing, self._beginning = False, False, asyncio.Lock()
+        self.is_closing = False
+        """Whether the server is about to end."""
+        self._has_begun, self._beginning = False, asyncio.Lock()
         self._looking: defaultdict[str, set[Following]] = defaultdict(set)
         self._errors: dict[str, Exception] = {}
         self._ending = set[asyncio.Task[None]]()
 
-    @property
-    def is_closing(self) -> bool:
-        """Tell whether the server is about to end."""
-        return self._is_closing
-
     async def begin(self) -> None:
         """Begin to carry on what is due. Safe to call twice. Raises `StoreUnavailable` when the engine is away."""
         async with self._beginning:
-            if self._worker is not None and not (self._has_begun or self._is_closing):
+            if self._worker is not None and not (self._has_begun or self.is_closing):
                 await self._worker.__aenter__()
                 self._has_begun = True
 
     async def close(self) -> None:
         """End the streams, and leave what runs to other workers. Safe to call twice."""
-        self._is_closing = True
+        self.is_closing = True
         for following in [each for of_stream in self._looking.values() for each in of_stream]:
             await following.aclose()
         async with self._beginning:
