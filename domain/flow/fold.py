@@ -63,7 +63,7 @@ class VisitFold(Struct):
     ended_items: int = 0
     results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
     unknown: frozenset[int | None] = frozenset()
-    streams: tuple[str, ...] = ()
+    streams: Log[str] = field(default_factory=Log[str])
     effects: Layers[int, str] = field(default_factory=Layers[int, str])
     bills: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])
     errors: tuple[NodeError, ...] = ()

@@ -4,7 +4,9 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
+from steptrail.domain.flow.joins import START
 from steptrail.domain.flow.keeping import keep
+from steptrail.domain.flow.nodes import Join
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
@@ -21,9 +23,10 @@ def _opened(fold: FlowFold, event: stored.NodeOpened, at: int) -> None:
     view, here = joined(sources(event.inputs), run.views, run.ended), graph.numbers[event.node]
     waiting = run.marking.tokens.get(here, ())
     run.marking = run.marking.opening(graph, here, event.number, event.inputs)
-    for token in waiting:
-        if token not in event.inputs and token not in run.marking.tokens.get(here, ()):
-            _note_late(run, graph, token)
+    if graph.nodes[here].join is Join.ANY:  # any other node leaves what it does not take
+        for token in waiting:
+            if token not in event.inputs:
+                _note_late(run, graph, token)
     run.open[event.node] = VisitFold(
         node=event.node,
         visit=event.visit,
@@ -47,14 +50,23 @@ def _note_late(run: RunFold, graph: Graph, token: stored.Token) -> None:
         run.late = run.late.set(number, graph.nodes[graph.sources[edge]].id)
 
 
-def _drop_views(run: RunFold, ended: VisitFold) -> None:
+def _drop_views(run: RunFold, graph: Graph, ended: VisitFold) -> None:
     """Drop the views that nobody can take any more now that a visit has ended: of those that it took, and the first."""
-    taken = {0, *(number for _, number in ended.inputs)} & run.views.keys()
-    taken -= {number for tokens in run.marking.tokens.values() for _, number in tokens}
-    taken -= {number for visit in run.open.values() for _, number in visit.inputs}
-    for number in taken:
-        if number not in run.ends and number not in run.late:
+    for edge, number in (START, *ended.inputs):
+        is_there = number in run.views and number not in run.ends and number not in run.late
+        if is_there and not _has_others(run, graph, edge, number):
             del run.views[number]
+
+
+def _has_others(run: RunFold, graph: Graph, edge: int, number: int) -> bool:
+    """Tell whether a visit whose token came over this edge has more: they wait, or an open visit has taken them."""
+    # The last ones open last, so one of them tells as a rule.
+    for way in reversed(graph.entry if edge < 0 else graph.outgoing[graph.sources[edge]]):
+        token, node = ((edge, number), way) if edge < 0 else ((way, number), graph.targets[way])
+        visit = run.open.get(graph.nodes[node].id)
+        if token in run.marking.tokens.get(node, ()) or (visit is not None and token in visit.inputs):
+            return True
+    return False
 
 
 def _visit(run: RunFold | None, node: str, visit: int) -> VisitFold | None:
@@ -76,7 +88,7 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     for edge in enables:
         if run.marking.is_late(graph.targets[edge], view.past):
             _note_late(run, graph, (edge, visit.number))
-    _drop_views(run, visit)
+    _drop_views(run, graph, visit)
     run.finished_visits += 1
     run.productive = True
 

@@ -97,8 +97,8 @@ def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
     kind = stream_kind(working_node(graph.node(task.node), task.item))
     if kind is not None and visit is not None and effect is not None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
-        if task.stream not in visit.streams:
-            visit.streams = (*visit.streams, task.stream)
+        if visit.effects.get(task.place) != effect:
+            visit.streams = visit.streams.appended(task.stream)
             visit.effects = visit.effects.set(task.place, effect)
             visit.bills = visit.bills.set(task.place, BilledUsage())
 

@@ -62,12 +62,12 @@ class Marking(Struct, frozen=True, kw_only=True):
         tokens, newest, released = dict(self.tokens), self.newest, dict(self.released)
         taken, bit = frozenset(inputs), 1 << node
         here = tokens.pop(node, ())
-        left = tuple(token for token in here if token not in taken)
+        left = here[1:] if inputs == here[:1] else tuple(token for token in here if token not in taken)
         if graph.nodes[node].join is Join.ANY:
             left, newest = (), {**newest, node: number}
         if left:
             tokens[node] = left
-        looping = sum(graph.is_loop(edge) for edge, _ in left)
+        looping = sum(graph.is_loop(edge) for edge, _ in left) if node in graph.loops else 0
         together = self._group(graph, node) if here and node not in released else bit
         for other in members(together & ~bit):
             released[other] = self._inputs(graph, other)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import Struct, defstruct, structs
+from msgspec import Struct, defstruct
 
+from steptrail.domain.base import types_of
 from steptrail.domain.flow.events import LimitReached, NodeFailed, StepAnswered
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.joins import Marking
@@ -83,7 +84,7 @@ def _plain_type(kind: Any) -> Any:
 
 def _form(kind: type[Struct], **instead: Any) -> type[Struct]:
     """Return the class in which an accumulator is written: its fields in order, some of another type."""
-    types = {field.name: instead.get(field.name, _plain_type(field.type)) for field in structs.fields(kind)}
+    types = {name: instead.get(name, _plain_type(hint)) for name, hint in types_of(kind).items()}
     return defstruct(f"Written{kind.__name__}", [*types.items()], array_like=True)
 
 
@@ -118,10 +119,10 @@ def _written(form: type[Struct], value: Struct, **instead: Any) -> Struct:
 def _read(kind: type[S], form: Any, **instead: Any) -> S:
     """Return an accumulator as it was written, collections of their own kind again, some fields with other values."""
     fields = dict(instead)
-    for field in structs.fields(kind):
-        if field.name not in fields:
-            item, origin = getattr(form, field.name), get_origin(field.type)
-            fields[field.name] = origin(item) if origin in {Layers, Log} else item
+    for name, hint in types_of(kind).items():
+        if name not in fields:
+            item, origin = getattr(form, name), get_origin(hint)
+            fields[name] = origin(item) if origin in {Layers, Log} else item
     return kind(**fields)
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import sys
+from collections.abc import Sequence
 from types import FrameType
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 from msgspec import structs
 
-from steptrail import ToolEffect
+from steptrail import AgentBuilder, ToolEffect
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow import events as flow_events
 from steptrail.domain.flow.envelope import NodeError
@@ -17,14 +19,18 @@ from steptrail.domain.flow.events import (
     FlowEvent,
     NodeAttemptInterrupted,
     NodeAttemptSettledLate,
+    NodeAttemptStarted,
+    NodeOpened,
     NodeThen,
 )
 from steptrail.domain.flow.evolve import HANDLERS, evolve, initial
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.errors import CommandRejected, OwnershipLost
+from steptrail.testing import ScriptedModel
 from steptrail.workflow import FailureClass, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.runner.kit import HandClock, again_on, trail_of
@@ -157,27 +163,83 @@ def test_a_failure_as_a_text_is_what_a_person_reads() -> None:
     assert (str(FAILED), str(structs.replace(FAILED, item=3))) == ("a: no", "a[3]: no")
 
 
-async def test_the_end_of_a_branch_costs_the_same_however_many_others_there_are() -> None:
-    called = list[int]()
+class _Compared(tuple[int, int]):
+    """A token that counts how often it is compared with another one."""
 
-    def note(frame: FrameType, event: str, _: object) -> None:
-        called[-1] += event == "call"
+    times: ClassVar[int] = 0
 
-    for count in (50, 100, 200):
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def _work_of(records: Sequence[Recorded[FlowEvent]]) -> int:
+    """Return how many instructions a fold takes, with each comparison of a token that a visit has taken as one."""
+    opened = [
+        structs.replace(each, event=structs.replace(each.event, inputs=tuple(map(_Compared, each.event.inputs))))
+        if isinstance(each.event, NodeOpened)
+        else each
+        for each in records
+    ]
+    done = 0
+
+    def note(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal done
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        done += event == "opcode"
+        return note
+
+    _Compared.times = 0
+    gc.disable()  # what other tests left behind calls functions of its own when it is collected
+    sys.settrace(note)
+    try:
+        state = FLOW.evolve_all(initial("f"), opened)
+    finally:
+        sys.settrace(None)
+        gc.enable()
+    assert state.status is ExecutionStatus.COMPLETED
+    return done + _Compared.times
+
+
+@pytest.mark.parametrize("shape", ["branches", "chains", "join all", "join each"])
+async def test_a_branch_costs_the_same_however_many_others_there_are(shape: str) -> None:
+    work = list[int]()
+    for count in (30, 60, 120):
         flow = Workflow("t").function("first", lambda _: 1)
         for number in range(count):
-            flow = flow.function(f"n{number}", lambda _: 1).chain("first", f"n{number}")
+            flow = flow.function(f"n{number}", lambda _: 1).edge("first", f"n{number}")
+            if shape == "chains":
+                flow = flow.function(f"m{number}", lambda _: 1).edge(f"n{number}", f"m{number}")
+        if shape.startswith("join"):
+            flow = flow.function("last", lambda _: 1, join="all" if shape == "join all" else "each")
+            flow = flow.edge([f"n{number}" for number in range(count)], "last")
         async with trail_of() as trail:
-            await trail.run(flow.build(), session="f")
-            records = await trail.flow("f").events()
-        called.append(0)
-        gc.disable()  # what other tests left behind calls functions of its own when it is collected
-        sys.setprofile(note)
-        try:
-            state = FLOW.evolve_all(initial("f"), records)
-        finally:
-            sys.setprofile(None)
-            gc.enable()
-        assert state.run is not None
-        assert len(state.run.ends) == count
-    assert called[2] - called[1] < 2.2 * (called[1] - called[0])
+            await trail.run(flow.build(), session="f", options=RunOptions(max_visits=count))
+            work.append(_work_of(await trail.flow("f").events()))
+    assert work[2] - work[1] < 2.2 * (work[1] - work[0])
+
+
+async def test_an_item_of_a_map_costs_the_same_however_many_streams_were_begun() -> None:
+    """Not one of them is looked at when the next one begins."""
+
+    class Unread(Log[str]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("all streams were looked at")
+
+    agent = AgentBuilder("a").with_model(ScriptedModel(["yes"] * 2)).build()
+    flow = Workflow("t").map("each", over="input", agent=agent, prompt="{{ item }}").build()
+    async with trail_of() as trail:
+        await trail.run(flow, [1, 2], session="f")
+        records = await trail.flow("f").events()
+    second = [at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptStarted)][1]
+    state = FLOW.evolve_all(initial("f"), records[:second])
+    assert state.run is not None
+    visit = state.run.open["each"]
+    (first,) = visit.streams
+    visit.streams = Unread([first])
+    state = FLOW.evolve_all(state, records[second : second + 1])
+    assert state.run is not None
+    assert len(state.run.open["each"].streams) == 2
