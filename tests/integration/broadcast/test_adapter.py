@@ -1,6 +1,7 @@
 """A listener that broadcasts: at once, at most once, and never in the way of a run."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -91,6 +92,25 @@ async def test_when_it_is_closed_its_transport_is_at_rest() -> None:
     await sending.wait()
     await adapter.aclose(within=0)
     assert went_on == ["the transport"]
+
+
+if sys.version_info >= (3, 12):
+
+    async def test_all_is_sent_where_a_task_has_ended_before_its_maker_knows_it() -> None:
+        class AtOnce(KeepingTransport):
+            async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+                self.sent.extend(messages)
+
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        transport = AtOnce()
+        async with trail_of() as trail:
+            adapter = AgentEventEnvelopeAdapter(transport)
+            trail.wiretap(adapter)
+            await trail.run(agent_of(["done"]).build(), "go", session="s")
+            assert transport.durable == (await everything_told(trail))["s"]
+            await adapter.flush()
+            await adapter.aclose()
+        assert adapter.dropped == 0
 
 
 async def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None:
