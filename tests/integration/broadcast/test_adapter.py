@@ -1,7 +1,6 @@
 """A listener that broadcasts: at once, at most once, and never in the way of a run."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +9,7 @@ from steptrail import Steptrail
 from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, BroadcastEnvelope
 from steptrail.errors import Backoff, ConfigurationError, TransportUnavailable
 from steptrail.live import ReplyDelta
+from tests.harness.eager_tasks import begin_tasks_at_once
 from tests.integration.broadcast.transports import KeepingTransport, at_once, everything_told
 from tests.runner.kit import agent_of, trail_of
 
@@ -94,23 +94,21 @@ async def test_when_it_is_closed_its_transport_is_at_rest() -> None:
     assert went_on == ["the transport"]
 
 
-if sys.version_info >= (3, 12):
+async def test_all_is_sent_where_a_task_has_ended_before_its_maker_knows_it() -> None:
+    class AtOnce(KeepingTransport):
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+            self.sent.extend(messages)
 
-    async def test_all_is_sent_where_a_task_has_ended_before_its_maker_knows_it() -> None:
-        class AtOnce(KeepingTransport):
-            async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
-                self.sent.extend(messages)
-
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
-        transport = AtOnce()
-        async with trail_of() as trail:
-            adapter = AgentEventEnvelopeAdapter(transport)
-            trail.wiretap(adapter)
-            await trail.run(agent_of(["done"]).build(), "go", session="s")
-            assert transport.durable == (await everything_told(trail))["s"]
-            await adapter.flush()
-            await adapter.aclose()
-        assert adapter.dropped == 0
+    begin_tasks_at_once()
+    transport = AtOnce()
+    async with trail_of() as trail:
+        adapter = AgentEventEnvelopeAdapter(transport)
+        trail.wiretap(adapter)
+        await trail.run(agent_of(["done"]).build(), "go", session="s")
+        assert transport.durable == (await everything_told(trail))["s"]
+        await adapter.flush()
+        await adapter.aclose()
+    assert adapter.dropped == 0
 
 
 async def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None:
