@@ -1,7 +1,8 @@
 """A private event loop in a thread of its own, for what is async inside and blocking outside.
 
 It refuses to be used inside a running loop, where it would block everything else: use the async API there. A process
-that is forked has the loop and not its thread: there it refuses everything, and ends without a word.
+that is forked has the loop and not its thread, and so has a program that ends, once Python has ended its daemon
+threads: there it refuses everything, and ends without a word.
 """
 
 import asyncio
@@ -60,14 +61,15 @@ class Portal:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the loop has ended, or is that of another process."""
-        return self._over is None or self._loop.is_closed() or os.getpid() != self._process
+        """Tell whether the loop has ended, or its thread is not there any more."""
+        return self._over is None or self._loop.is_closed() or self._has_lost_its_thread() is not None
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end.
 
         What the handler of a signal raises here, such as `KeyboardInterrupt`, cancels it first, which pauses the run.
-        Raises `StoreUnavailable` after `close`, when that cancels it, and in a process that was forked since.
+        Raises `StoreUnavailable` after `close`, when that cancels it, in a process that was forked since, and at the
+        very end of a program.
         """
         future = self._begin(work)
         try:
@@ -110,9 +112,8 @@ class Portal:
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         try:
-            if os.getpid() != self._process:
-                forked = "this trail was opened before this process was forked: open it again in the child"
-                raise StoreUnavailable(forked)
+            if (why := self._has_lost_its_thread()) is not None:
+                raise StoreUnavailable(why)
             with self._entering:
                 # The loop does not look again at what comes in after its end, and nobody would hear of it.
                 if not self.is_open:
@@ -122,6 +123,12 @@ class Portal:
         except BaseException:
             work.close()
             raise
+
+    def _has_lost_its_thread(self) -> str | None:
+        """Return why the thread of the loop is not there any more; None while it is."""
+        if os.getpid() != self._process:
+            return "this trail was opened before this process was forked: open it again in the child"
+        return "this program ends, and its threads have ended: close the trail before" if sys.is_finalizing() else None
 
 
 def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[None]") -> None:

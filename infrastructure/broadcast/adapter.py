@@ -103,7 +103,7 @@ class AgentEventEnvelopeAdapter(Closing):
     async def flush(self) -> None:
         """Return when everything that was broadcast before has been taken by the transport."""
         await asyncio.sleep(0)  # what other threads have handed over comes first
-        while self._sending is not None:
+        while self._sending is not None and not self._sending.done():
             await asyncio.shield(self._sending)
 
     async def aclose(self, *, within: float = 5.0) -> None:
@@ -114,7 +114,7 @@ class AgentEventEnvelopeAdapter(Closing):
                     await self.flush()
         finally:
             self._is_closed = True
-            if self._sending is not None:
+            if self._sending is not None and not self._sending.done():
                 self.dropped += len(self._waiting) + 1
                 self._waiting.clear()
                 await cancel_and_wait(self._sending)
@@ -137,13 +137,10 @@ class AgentEventEnvelopeAdapter(Closing):
             self._waiting.popleft()
             self.dropped += 1
         self._waiting.append(message)
-        if self._sending is None:
+        if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())
 
     async def _send(self) -> None:
-        try:
-            while self._waiting:
-                # One at a time: what waits beyond it can still be dropped.
-                await self._delivery.deliver((self._waiting.popleft(),))
-        finally:
-            self._sending = None
+        while self._waiting:
+            # One at a time: what waits beyond it can still be dropped.
+            await self._delivery.deliver((self._waiting.popleft(),))

@@ -65,6 +65,7 @@ class _Started(Struct, frozen=True, kw_only=True):
     timeout: float | None
     deadline: Deadline | None
     patience: Patience | None
+    shown: Shown
 
 
 class _Classify:
@@ -117,10 +118,7 @@ class ToolCalls:
             tool=name,
             call_id=call.call.id,
         )
-
-        def is_running() -> bool:
-            return position in self._flight and self._journal.peek().open_step == step
-
+        shown = Shown(self._watching, progress)
         context: ToolContext[Any, Any] = ToolContext(
             effect_id=call.effect_id or "",
             session_id=state.agent_id,
@@ -133,7 +131,7 @@ class ToolCalls:
             resources=means.resources if reads and means.are_open else None,
             declared=self._agent.context if runs_children else None,
             state=ShownState.of(self._journal.state, means=means) if reads else None,
-            report=Shown(self._watching, progress, is_running).report,
+            report=shown.report,
             child=self._child(call, state) if runs_children else None,
         )
         began = state.as_of
@@ -153,6 +151,7 @@ class ToolCalls:
             timeout=timeout,
             deadline=first_of(tool.spec.timeout, deadline, began),
             patience=patience,
+            shown=shown,
         )
         self._flight.begin(
             position,
@@ -175,6 +174,7 @@ class ToolCalls:
 
     def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Deaf | Exception) -> None:
         self._reach("after-tool")
+        started.shown.end()
         seconds = (self._journal.now() - started.began) / 1e6
         if isinstance(outcome, Deaf):
             assert started.patience is not None  # noqa: S101 - only a call with a patience is left behind

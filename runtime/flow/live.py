@@ -31,8 +31,8 @@ class ShownTry(Shown):
     ) -> None:
         tried = of_try(place, attempt)
         progress = partial(NodeProgress, session_id=session_id, execution_id=execution_id, **tried)
-        super().__init__(watching, progress, lambda: not self._has_ended)
-        self._forget, self._place, self._has_ended = forget, place, False
+        super().__init__(watching, progress)
+        self._forget, self._place = forget, place
         self._delta = partial(NodeDelta, session_id=session_id, execution_id=execution_id, **tried)
 
     def writer(self) -> ShowPiece | None:
@@ -41,7 +41,7 @@ class ShownTry(Shown):
 
     def end(self) -> None:
         """Show no more: the try has ended."""
-        self._has_ended = True
+        super().end()
         self._forget(self._place)
 
     def _write(self, piece: ModelDelta | None) -> None:

@@ -38,13 +38,13 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
 
 
 class Shown:
-    """Shows what one effect does, while it `is_running`, to those who watch. It belongs to the loop of its maker.
+    """Shows what one effect does, until it has ended, to those who watch. It belongs to the loop of its maker.
 
     `progress` makes the update that says how far the effect has come.
     """
 
-    def __init__(self, watching: Watching, progress: Callable[..., Progress], is_running: Callable[[], bool]) -> None:
-        self._watching, self._progress, self._is_running = watching, progress, is_running
+    def __init__(self, watching: Watching, progress: Callable[..., Progress]) -> None:
+        self._watching, self._progress, self._has_ended = watching, progress, False
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def report(self, message: str, done: float | None, total: float | None) -> None:
@@ -60,8 +60,12 @@ class Shown:
     def show(self, update: LiveUpdate) -> None:
         """Show an update. What was given up may still report, from its thread, long after the effect has ended."""
         watcher = self._watching()
-        if watcher is not None and self._is_running():
+        if watcher is not None and not self._has_ended:
             tell(watcher, update)
+
+    def end(self) -> None:
+        """Show no more: the effect has ended."""
+        self._has_ended = True
 
 
 def watcher_of(on_update: OnUpdate | None) -> OnUpdate | None:

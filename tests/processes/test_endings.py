@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,42 @@ from steptrail.hooks import CallableHook
 from steptrail.testing import Reply, ScriptedModel, call
 
 Ending = Callable[[], None]
+
+_HOLDS_A_BLOCK = """
+def rows():
+    with Steptrail.open_sync(URL) as trail, trail.subscribe("now") as entries:
+        yield trail.runs()
+        yield from entries
+
+held = rows()
+next(held)
+"""
+_CLOSES_LATE = """
+class Service:
+    def __init__(self):
+        self.trail = Steptrail.open_sync(URL)
+        self.trail.runs()
+
+    def __del__(self):
+        try:
+            self.trail.runs()
+        except StoreUnavailable as error:
+            print(error)
+        self.trail.close()
+
+service = Service()
+"""
+_CLOSES_LATE_IN_A_LOOP = """
+class Service:
+    def __init__(self):
+        self.trail = Steptrail.open(URL)
+        asyncio.run(self.trail.runs())
+
+    def __del__(self):
+        asyncio.run(self.trail.close())
+
+service = Service()
+"""
 
 
 def leave() -> None:
@@ -146,6 +183,24 @@ def test_a_dropped_trail_warns_and_frees_its_threads_and_descriptors(tmp_path: P
     # A thread of an earlier test may have ended meanwhile.
     assert descriptors() <= before
     assert threading.active_count() <= threads
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (_HOLDS_A_BLOCK, ""),
+        (_CLOSES_LATE, "this program ends, and its threads have ended: close the trail before\n"),
+        (_CLOSES_LATE_IN_A_LOOP, ""),
+    ],
+    ids=["a block is open", "it is closed late", "it is closed late in a loop"],
+)
+def test_a_program_ends_that_comes_to_its_trail_when_python_has_ended_the_threads(
+    left: str, said: str, tmp_path: Path
+) -> None:
+    imports = "import asyncio\nfrom steptrail import Steptrail\nfrom steptrail.errors import StoreUnavailable\n"
+    program = f"{imports}URL = 'sqlite:///{tmp_path / 'runs.db'}'\n{left}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, said, "")
 
 
 def test_a_session_keeps_the_trail_it_came_from() -> None:

@@ -7,6 +7,7 @@ loop, as long as the disk is quick and nobody else writes.
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -76,9 +77,9 @@ class StoreThreads:
         """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
 
         What a silent server does not answer within seconds is given up. In a process that was forked since, all of it
-        is the parent's, and is left alone.
+        is the parent's, and is left alone; so it is once Python has ended the threads, at the end of a program.
         """
-        if self._is_inherited:
+        if self._is_inherited or sys.is_finalizing():
             return
         self.recorder.hurry()
         with self._lock:
