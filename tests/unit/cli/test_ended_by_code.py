@@ -61,10 +61,8 @@ def test_given_code_that_ends_the_program_then_the_command_says_so_and_is_no_suc
         Path(makes).touch()
     words = ["run", f"shop.py:{name}", "1", "--id", "s"]
     ended = shop(*words)
-    assert (ended.code, ended.err) == (
-        2,
-        f"steptrail: code that was called ends the program (exit {said}); `steptrail due` lists a run that it cut off\n",
-    )
+    why = f"code that was called ends the program (exit {said}); `steptrail due` lists a run that it cut off"
+    assert (ended.code, ended.err) == (2, f"steptrail: {why}\n")
     Path("set").touch()
     if name != "entering":
         (due,) = shop("due", "--json").json
