@@ -172,7 +172,8 @@ def _busy(error: SessionBusy | OwnershipLost, arguments: argparse.Namespace) -> 
     if isinstance(error, OwnershipLost | ViewsBusy):
         return str(error)
     by, store = f" by {error.owner}" if error.owner else "", store_given(arguments)
-    agent = getattr(arguments, "agent", None) or "AGENT"
+    agent, use = getattr(arguments, "agent", None) or "AGENT", getattr(arguments, "use", ())
     stop = typed(store, "stop", error.session)
-    take_over = typed(store, "resume", agent, error.session, options=("--take-over",))
+    code = [word for each in use for word in ("--use", each)]
+    take_over = typed(store, "resume", agent, error.session, options=(*code, "--take-over"))
     return f"session {error.session!r} is being run{by}: wait for it, `{stop}`, or `{take_over}`"
