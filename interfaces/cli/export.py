@@ -15,7 +15,7 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, a_path, prefix
 from steptrail.interfaces.cli.written_test import module_name, written_test
 from steptrail.interfaces.python.loading import load_agent
-from steptrail.interfaces.python.recording import FlowRecording, Recording
+from steptrail.interfaces.python.recording import FlowRecording, Recording, save_lines
 from steptrail.interfaces.python.redaction import redact, redact_flow
 from steptrail.interfaces.python.trail import Steptrail
 
@@ -98,7 +98,7 @@ def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output
     with writing(beside):
         recording.save(beside)
     with writing(test):
-        test.write_text(written_test(recording, test, beside, arguments.agent), encoding="utf-8")
+        save_lines(test, [written_test(recording, test, beside, arguments.agent).encode()])
     _told(output, [test, beside], recording)
     return Exit.OK
 

@@ -18,6 +18,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.parser import option_of
 from steptrail.projections.advice import Advice, Change
 from steptrail.projections.questions import Question
@@ -161,8 +162,16 @@ def typed(store: str | None, command: str, *places: str, options: Sequence[str] 
     options = (*options, *(("--store", store) if store is not None else ()))
     # An id may begin with a dash.
     if any(place.startswith("-") for place in places):
-        return shlex.join(["steptrail", command, *options, "--", *places])
-    return shlex.join(["steptrail", command, *places, *options])
+        return " ".join(map(_quoted, ["steptrail", command, *options, "--", *places]))
+    return " ".join(map(_quoted, ["steptrail", command, *places, *options]))
+
+
+def _quoted(word: str) -> str:
+    if one_line(word) == word:
+        return shlex.quote(word)
+    # Printed like that it would be another word. bash, zsh and ksh read these escapes.
+    escaped = "".join(c if c.isprintable() and c not in "\\' " else f"\\U{ord(c):08x}" for c in word)
+    return f"$'{escaped}'"
 
 
 def valued(option: str, value: str) -> tuple[str, ...]:

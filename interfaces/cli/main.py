@@ -79,8 +79,12 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         if output.failure is not None:
             return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))
         return code
-    except SystemExit as ended:  # the end of `--help`
-        return ended.code if isinstance(ended.code, int) else Exit.OK
+    except SystemExit as ended:
+        if "handler" not in arguments:  # the end of `--help`
+            return Exit.OK
+        due = typed(store_given(arguments), "due")
+        why_not = f"code that was called ends the program (exit {ended.code}); `{due}` lists a run that it cut off"
+        return _refused(output, why_not, Exit.REFUSED)
     except (SessionBusy, OwnershipLost) as error:
         return _refused(output, _busy(error, arguments), Exit.BUSY)
     except (StoreLocked, StoreAway) as error:
@@ -168,7 +172,8 @@ def _busy(error: SessionBusy | OwnershipLost, arguments: argparse.Namespace) -> 
     if isinstance(error, OwnershipLost | ViewsBusy):
         return str(error)
     by, store = f" by {error.owner}" if error.owner else "", store_given(arguments)
-    agent = getattr(arguments, "agent", None) or "AGENT"
+    agent, use = getattr(arguments, "agent", None) or "AGENT", getattr(arguments, "use", ())
     stop = typed(store, "stop", error.session)
-    take_over = typed(store, "resume", agent, error.session, options=("--take-over",))
+    code = [word for each in use for word in ("--use", each)]
+    take_over = typed(store, "resume", agent, error.session, options=(*code, "--take-over"))
     return f"session {error.session!r} is being run{by}: wait for it, `{stop}`, or `{take_over}`"

@@ -24,6 +24,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreSetBack,
     shown,
+    stream_name,
 )
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
@@ -378,7 +379,7 @@ class Journal(Generic[S, E]):
         if is_lost:
             # The state stays ours until `report_late`: what is in flight ends in it, and is over in the new owner's.
             newest = machine.segment(self._committed)
-            self._lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment or 0, newest)
+            self._lost = OwnershipLost(stream_name(self._stream), self._segment or 0, newest)
             try:
                 await self._settle_late(facts)
             except StoreError as error:

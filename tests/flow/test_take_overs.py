@@ -24,7 +24,7 @@ async def test_what_a_stream_below_was_billed_is_not_told_again_by_who_lost_the_
         await other.flow("f").resume(flow, take_over=True)
 
     store.before_append = once(take_over, NodeAttemptCompleted)
-    with pytest.raises(OwnershipLost):
+    with pytest.raises(OwnershipLost, match="session 'flow:f' was taken over"):
         await owner.run(flow, session="f")
     assert isinstance([record.event for record in await other.flow("f").events()][-1], NodeAttemptSettledLate)
     state, tree = await other.flow("f").state(), await other.tree("flow:f")

@@ -237,6 +237,21 @@ def test_the_store_that_was_named_is_named_again(typed: Type) -> None:
     assert typed(*words[1:]).code == 0
 
 
+@pytest.mark.parametrize("folder", ["it's mine", "two  blanks", "family \U0001f468\u200d\U0001f469", "tab\tand\nline"])
+def test_a_command_that_is_printed_names_the_same_store_when_it_is_pasted_into_a_shell(
+    typed: Type, folder: str
+) -> None:
+    Path(folder).mkdir()
+    store = f"sqlite:///{folder}/runs.db"
+    typed("run", "agents.py:steps", "hi", "--id", "s", "--store", store)
+    (printed,) = (line for line in typed("why", "s", "--store", store).lines if line.startswith("next "))
+    arguments = printed.partition("`steptrail ")[2].rstrip("`")
+    read = subprocess.run(["bash", "-c", f"printf '%s\\0' {arguments}"], check=True, capture_output=True, text=True)
+    words = read.stdout.rstrip("\0").split("\0")
+    assert words[-1] == store
+    assert typed(*words).code == 0
+
+
 @pytest.mark.parametrize(
     ("store", "named"),
     [
