@@ -310,7 +310,7 @@ async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[Broadcast
     except SessionNotFound:  # it was erased meanwhile, which the client is told when it comes again
         return
     except SteptrailError as error:
-        log_raised(_log, error, "the messages of a session could not be read on", level=logging.ERROR)
+        _log.warning("the messages of a session could not be read on: %s", error)
 
 
 async def _gone(websocket: "WebSocket") -> None:
