@@ -95,6 +95,21 @@ async def test_a_stream_whose_store_goes_away_ends_in_order_and_the_log_has_one_
 
 
 @pytest.mark.parametrize("path", [*PATHS, *EVENTS])
+async def test_a_store_that_stays_away_fills_no_log_however_often_it_is_asked(
+    tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    for _ in range(2):  # the second time it is told as much of as the first time
+        caplog.clear()
+        async with Steptrail.open(url) as trail:
+            assert (await fetched(trail, PATHS[0]))[0] == 200
+        for _ in range(16):
+            assert (await fetched(trail, path))[0] == 503
+        assert len(caplog.messages) == 5
+
+
+@pytest.mark.parametrize("path", [*PATHS, *EVENTS])
 async def test_what_is_erased_is_not_there(tmp_path: Path, path: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     await both(url)
