@@ -35,7 +35,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.projections.ui import UiConfig, ui_conversation
 from steptrail.projections.ui.models import UiModel
-from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 
 if TYPE_CHECKING:
     from sse_starlette import ServerSentEvent
@@ -56,6 +56,8 @@ _MOST_HEARD = 65_536
 """Bytes that a WebSocket may say to us, who do not listen."""
 _CLIENT = Path(__file__).with_name("steptrail.js")
 _log = logging.getLogger("steptrail")
+_away = Seldom(_log)
+"""Warns of a store that cannot be read: a thousand pages ask again every second until it can."""
 
 
 def event_stream(
@@ -148,10 +150,11 @@ def _refusing() -> Generator[None]:
     """Refuse a request when what it is for is gone, or cannot be read, which is logged."""
     try:
         yield
+        _away.over()
     except SessionNotFound:
         raise _Refused(HTTPStatus.NOT_FOUND) from None
     except StoreError as error:
-        _log.warning("what is stored could not be read for an answer: %s", error)
+        _away.warn("what is stored could not be read for an answer: %s", error)
         raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE) from None
 
 
@@ -310,7 +313,7 @@ async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[Broadcast
     except SessionNotFound:  # it was erased meanwhile, which the client is told when it comes again
         return
     except SteptrailError as error:
-        log_raised(_log, error, "the messages of a session could not be read on", level=logging.ERROR)
+        _away.warn("the messages of a session could not be read on: %s", error)
 
 
 async def _gone(websocket: "WebSocket") -> None:

@@ -131,7 +131,7 @@ class Following(Iteration[Followed]):
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
         elif self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(self._failed_at)
         elif not seat.channel.is_watching:
             seat.channel.watch()
         else:

@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
+from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from steptrail.domain.errors import StoreUnavailable
@@ -21,6 +22,7 @@ class Iteration(Closing, Generic[T_co]):
     def __init__(self) -> None:
         self._filling = asyncio.Lock()
         self._failure: Exception | None = None
+        self._failed_at: TracebackType | None = None
         self._coming: asyncio.Future[None] | None = None
         self._is_closed = False
 
@@ -70,7 +72,8 @@ class Iteration(Closing, Generic[T_co]):
             self._coming.set_result(None)
 
     def _note_failure(self, error: Exception | None) -> None:
-        self._failure = error
+        # Thousands are told of one error. Each raises it as it came: a raise adds to the traceback that it finds.
+        self._failure, self._failed_at = error, error.__traceback__ if error else None
         self._wake()
 
     def __aiter__(self) -> Self:

@@ -120,7 +120,7 @@ class Subscription(Iteration[LogEntry]):
             if (self._read_to or 0) >= end:
                 self._read_at = growths
         elif self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(self._failed_at)
         elif self._watch is None or self._watch.is_over:
             self._begin_to_watch()
         else:

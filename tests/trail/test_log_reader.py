@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from traceback import extract_tb
 
 import pytest
 
@@ -272,6 +273,23 @@ async def test_given_a_reader_that_fails_then_who_follows_gets_the_error_and_kee
         assert following.after == stored + 1
         await following.aclose()
         other.leave()
+
+
+async def test_given_a_reader_that_fails_then_each_who_follows_is_told_where_and_not_who_was_told_before() -> None:
+    store = Counting()
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await run_at_once(trail, "a")
+        waiting = [await caught_up(trail, "a") for _ in range(SESSIONS)]
+        store.fault = StoreUnavailable("the disk is gone")
+        raised = await asyncio.gather(*(coming for _, coming in waiting), return_exceptions=True)
+        # All are told by one error, whose traceback is as the last of them raised it.
+        (error,) = {id(each): each for each in raised}.values()
+        assert isinstance(error, StoreUnavailable)
+        places = [frame.name for frame in extract_tb(error.__traceback__)]
+        assert places.count("wait_past") == 1
+        assert places.count("__anext__") == 1
+        for following, _ in waiting:
+            await following.aclose()
 
 
 async def test_given_a_reader_that_fails_then_runs_in_flight_go_on_and_hear_of_a_stop_later() -> None:

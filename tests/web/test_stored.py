@@ -8,22 +8,30 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.broadcasting.asgi import event_stream
+from steptrail.domain.errors import StoreAway
 from steptrail.interfaces.python.flow import Flow
 from steptrail.interfaces.python.session import Session
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.ui import ui_conversation, ui_flow
 from steptrail.workflow import Workflow
 from tests.harness.beside_the_loop import beside_the_loop
 from tests.harness.hands import change_by_hand
+from tests.processes.agents.interposed import Interposed
 from tests.web.served import agent_with
 
 PATHS = ["/sessions/told/conversation", "/flows/told/run"]
+EVENTS = ["/sessions/told/events", "/flows/told/events"]
 
 
 async def both(url: str) -> None:
-    flow = Workflow("one").function("say", lambda envelope: "Tea.", output="said").build()
     async with Steptrail.open(url) as trail:
-        await trail.run(agent_with(), "Where is the tea?", session="told")
-        await trail.run(flow, "tea", session="told")
+        await both_in(trail)
+
+
+async def both_in(trail: Steptrail) -> None:
+    flow = Workflow("one").function("say", lambda envelope: "Tea.", output="said").build()
+    await trail.run(agent_with(), "Where is the tea?", session="told")
+    await trail.run(flow, "tea", session="told")
 
 
 async def fetched(trail: Steptrail, path: str) -> tuple[int, Any]:
@@ -58,7 +66,7 @@ async def test_what_is_shown_is_made_while_the_loop_goes_on(
     assert (status, shown["status"]) == (200, "completed")
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/sessions/told/events", "/flows/told/events"])
+@pytest.mark.parametrize("path", [*PATHS, *EVENTS])
 async def test_a_store_that_is_closed_is_a_fault_of_the_store(tmp_path: Path, path: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     await both(url)
@@ -67,7 +75,41 @@ async def test_a_store_that_is_closed_is_a_fault_of_the_store(tmp_path: Path, pa
     assert await fetched(trail, path) == (503, {"error": "service unavailable"})
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/sessions/told/events", "/flows/told/events"])
+@pytest.mark.parametrize("path", EVENTS)
+async def test_a_stream_whose_store_goes_away_ends_in_order_and_the_log_has_one_line_of_it(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(Interposed):
+        async def wait_past(self, position: int, *, timeout: float) -> None:
+            del position, timeout
+            raise StoreAway("the server of the store is away")
+
+    async with Steptrail(Environment(store=Away())) as trail:
+        await both_in(trail)
+        transport = httpx.ASGITransport(event_stream(trail, authorize=lambda _, __: True))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            assert '"completed"' in (await client.get(path)).text
+    (told,) = caplog.messages
+    assert told.endswith("the server of the store is away")
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("path", [*PATHS, *EVENTS])
+async def test_a_store_that_stays_away_fills_no_log_however_often_it_is_asked(
+    tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    for _ in range(2):  # the second time it is told as much of as the first time
+        caplog.clear()
+        async with Steptrail.open(url) as trail:
+            assert (await fetched(trail, PATHS[0]))[0] == 200
+        for _ in range(16):
+            assert (await fetched(trail, path))[0] == 503
+        assert len(caplog.messages) == 5
+
+
+@pytest.mark.parametrize("path", [*PATHS, *EVENTS])
 async def test_what_is_erased_is_not_there(tmp_path: Path, path: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     await both(url)
