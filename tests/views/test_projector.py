@@ -7,7 +7,7 @@ import pytest
 
 from steptrail.domain.errors import ProjectionStopped, StoreUnavailable
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.views.generation import PlaceMoved
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.projection import OnError
@@ -166,6 +166,33 @@ async def test_a_store_that_goes_away_in_the_middle_of_a_page_stops_no_projectio
         assert (progress.reached.position, progress.error_position) == (0, None)
         await views.catch_up()
         assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 2, 4)]
+
+
+@pytest.mark.parametrize("ordinal", [1, 2, 3])
+async def test_read_models_that_go_away_while_entries_are_tried_one_by_one_have_each_counted_once(
+    store_url: str, ordinal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, writes = Generation.write, 0
+
+    def away_once(generation: Generation, *given: Any) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == ordinal:
+            raise StoreUnavailable("the read models have gone away")
+        write(generation, *given)
+
+    projection = Counting(fails_at="bad")
+    projection.on_error = "skip"
+    async with viewed(store_url, projection) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:b", 3, text="bad")
+        await note(store, "agent:a", 2)
+        monkeypatch.setattr(Generation, "write", away_once)
+        with pytest.raises(StoreUnavailable, match="have gone away"):
+            await views.catch_up()
+        await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 2, 3)]
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
