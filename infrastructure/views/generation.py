@@ -77,6 +77,8 @@ _PAGE = 1000
 _LEFT_OVER = 20
 """How many old rows a batch deletes that a prune has not come to, or was killed before."""
 _OF = "name = $1 AND version = $2"
+_NOT_BEGUN = 0
+"""Stands for the version of a projection that is not here, and may be begun later."""
 
 
 class PlaceMoved(Exception):
@@ -142,25 +144,37 @@ class Generation:
     ) -> None:
         """Make the tables that are missing, and begin what has not begun. Safe to call again.
 
-        `pruned` has the instants before which rows that ended are left out, by the names of projections. Without one it
-        is that of another version of the projection. Raises `ConfigurationError` for a table of another projection.
+        `pruned` has the instants before which rows that ended are left out, by the names of projections, also of those
+        that others have: a version 0 keeps theirs. Without one it is that of another version of the projection. Raises
+        `ConfigurationError` for a table of another projection.
         """
         for table in BOOKS:
             self._make(statements, table)
+        for name, before in pruned.items():
+            self._begin(statements, name, _NOT_BEGUN, before)
         for each in projections:
             for table in each.tables:
                 self._claim(statements, table, each.name)
                 self._make(statements, table)
-            statements.change(
-                f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
-                "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
-                f"coalesce(max(pruned_before), $4) FROM {self._prefix}projections WHERE name = $1 "
-                "ON CONFLICT (name, version) DO NOTHING",
-                each.name,
-                each.version,
-                self.number,
-                pruned.get(each.name, 0),
-            )
+            self._begin(statements, *_named(each))
+            statements.change(f"DELETE FROM {self._prefix}projections WHERE {_OF}", each.name, _NOT_BEGUN)  # noqa: S608
+
+    def _begin(self, statements: Statements, name: str, version: int, pruned_before: int = 0) -> None:
+        statements.change(
+            f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
+            "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
+            f"coalesce(max(pruned_before), $4) FROM {self._prefix}projections WHERE name = $1 "
+            "ON CONFLICT (name, version) DO NOTHING",
+            name,
+            version,
+            self.number,
+            pruned_before,
+        )
+
+    def pruned(self, statements: Statements) -> Mapping[str, int]:
+        """Return the instants before which rows that ended are left out, by the names of projections; no 0 is one."""
+        of = f"SELECT name, max(pruned_before) FROM {self._prefix}projections WHERE pruned_before > 0 GROUP BY name"  # noqa: S608
+        return dict(statements.ask(of))
 
     def progress(self, statements: Statements) -> list[ViewProgress]:
         """Return how far each projection of this generation has come."""
@@ -168,7 +182,8 @@ class Generation:
             "SELECT name, version, position, at, stream, stream_version, digest, error_position, error, "  # noqa: S608
             f"pruned_before, (SELECT count(*) FROM {self._prefix}skipped s WHERE s.name = p.name "
             f"AND s.version = p.version), (SELECT count(*) FROM {self._prefix}damaged d WHERE d.name = p.name "
-            f"AND d.version = p.version) FROM {self._prefix}projections p ORDER BY name, version"
+            f"AND d.version = p.version) FROM {self._prefix}projections p "
+            f"WHERE version <> {_NOT_BEGUN} ORDER BY name, version"
         )
         return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
 

@@ -211,7 +211,7 @@ class Views:
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
             shown: dict[str, int] = dict(statements.ask("SELECT face, max(version) FROM listed GROUP BY face"))
-            counted = statements.ask("SELECT name, version, position, at FROM projections")
+            counted = statements.ask("SELECT name, version, position, at FROM projections WHERE version > 0")
             as_of = shown_as_of(self._faces, shown, {each[:2]: AsOf(*each[2:]) for each in counted})
             return statements.select(text, values, most), as_of
 
@@ -437,7 +437,8 @@ class Views:
 
     async def _pruned(self) -> Mapping[str, int]:
         """Return the instants before which rows of the present generation are left out, by projection."""
-        return {each.name: each.pruned_before for each in await self._books()}
+        read = partial(self._present.of, lambda generation: generation.database.read(generation.pruned))
+        return await self._in(self._readers, read) or _NOT_PRUNED
 
     async def _books(self) -> Sequence[ViewProgress]:
         read = partial(self._present.of, lambda generation: generation.database.read(generation.progress))
