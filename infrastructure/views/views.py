@@ -88,7 +88,7 @@ class Views:
         most: int = 2_000,
     ) -> None:
         self._store, self.series, self._projections = store, series, (*projections, *own)
-        self._asked = projections
+        self._asked, self._own = projections, own
         self._faces = [(face, projections), *((face_of(each), (each,)) for each in own)]
         self._present = Present(series, self._projections, [each for each, _ in self._faces])
         self._reach, self._most = reach, most
@@ -210,9 +210,7 @@ class Views:
         await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
-            shown: dict[str, int] = dict(statements.ask("SELECT face, max(version) FROM listed GROUP BY face"))
-            counted = statements.ask("SELECT name, version, position, at FROM projections WHERE version > 0")
-            as_of = shown_as_of(self._faces, shown, {each[:2]: AsOf(*each[2:]) for each in counted})
+            as_of = shown_as_of(statements, *self._faces[0], self._own)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:

@@ -264,6 +264,40 @@ async def test_an_answer_of_the_version_that_is_shown_is_as_of_that_one(store_ur
         assert (answer.rows, answer.lag) == ([("agent:a", 450), ("agent:b", 5)], 0)
 
 
+async def test_an_answer_is_not_as_of_a_version_that_was_never_shown(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as first:
+        await first.run(desk(450), "hi", session="a")
+        await first.views.wait(timeout=60)
+        shown = await first.store.last_position()
+        for session, cents in (("b", 5), ("c", 13)):
+            await first.run(desk(cents), "hi", session=session)
+    for version in (2, 3):  # each counts the second refund, fails at the third, and is not shown
+        async with Steptrail.open(store_url, projections=[Refunds(version=version)]) as trail:
+            answer = await trail.views.sql("SELECT stream, cents FROM refunds")
+            assert (answer.rows, answer.as_of) == ([("agent:a", 450)], shown)
+    async with Steptrail.open(store_url, projections=[Refunds(version=4, on_error="skip")]) as trail:
+        answer = await trail.views.sql("SELECT stream, cents FROM refunds ORDER BY stream")
+        assert (answer.rows, answer.lag) == ([("agent:a", 1800), ("agent:b", 20)], 0)
+
+
+async def test_an_answer_of_an_older_generation_is_not_as_of_what_is_counted_in_the_present_one(
+    postgres_store_url: str,
+) -> None:
+    async with (
+        Steptrail.open(postgres_store_url, projections=[Refunds()]) as trail,
+        Steptrail.open(postgres_store_url) as other,
+    ):
+        await trail.run(desk(450), "hi", session="a")
+        await trail.views.wait(timeout=60)
+        shown = await trail.store.last_position()
+        await other.views.rebuild()
+        for session, cents in (("b", 5), ("c", 13)):
+            await trail.run(desk(cents), "hi", session=session)
+        answer = await trail.views.sql("SELECT stream, cents FROM refunds")
+        assert answer.rows == [("agent:a", 450)]
+        assert answer.as_of <= shown
+
+
 @pytest.mark.parametrize("is_own", [True, False])
 async def test_an_answer_is_as_of_the_version_that_is_shown_as_long_as_another_is_not(
     store_url: str, is_own: bool
