@@ -4,13 +4,13 @@ What a batch of events changes and the place behind it are one transaction, whic
 nothing is counted twice, whatever is delivered again, and of two who write one is refused.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.aging import Aging
-from steptrail.infrastructure.views.database import Answer, Database, Statements
+from steptrail.infrastructure.views.database import Answer, Database, Statements, Unfit
 from steptrail.infrastructure.views.ddl import quoted, statements_to_make
 from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
 from steptrail.infrastructure.views.public import LISTED
@@ -138,6 +138,7 @@ class Generation:
 
     def __init__(self, number: int, database: Database, prefix: str = "") -> None:
         self.number, self.database, self._prefix = number, database, prefix
+        self._made = set[str]()
 
     def prepare(
         self, statements: Statements, projections: Sequence[Projection[Any]], pruned: Mapping[str, int] = {}
@@ -152,7 +153,10 @@ class Generation:
             self._make(statements, table)
         for name, before in pruned.items():
             self._begin(statements, name, _NOT_BEGUN, before)
+        begun = {each[:2] for each in self.progress(statements)}
         for each in projections:
+            if _named(each) in begun:
+                continue  # a table that is made now would lack all that is counted already
             for table in each.tables:
                 self._claim(statements, table, each.name)
                 self._make(statements, table)
@@ -344,6 +348,7 @@ class Generation:
         sql = self.database.sql
         sums_of = changes.sums
         check_tables(projection, changes.rows, sums_of)
+        self._check_made(statements, projection, {table.name for table in (*changes.rows, *sums_of)})
         for table, rows in changes.rows.items():
             if gone := keys_to_drop(table, [key for key, row in rows.items() if row is None]):
                 statements.change_all(sql.drop(table, self._prefix), gone)
@@ -353,6 +358,15 @@ class Generation:
                     statements.change_all(text, given)
         for table, sums in sums_of.items():
             statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
+
+    def _check_made(self, statements: Statements, projection: Projection[Any], names: Set[str]) -> None:
+        if not names <= self._made:
+            of = f"SELECT name FROM {self._prefix}{quoted('tables')} WHERE projection = $1"  # noqa: S608
+            self._made |= {name for (name,) in statements.ask(of, projection.name)}
+        if lacking := sorted(names - self._made):
+            raise Unfit(
+                f"{projection.name} was begun without the table {lacking[0]}: count up its `version`, or rebuild it"
+            )
 
 
 def _named(projection: Projection[Any]) -> tuple[str, int]:

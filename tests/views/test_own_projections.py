@@ -197,6 +197,29 @@ async def test_a_column_that_came_without_a_version_stops_its_projection_and_no_
             assert stopped == {"wide": len(columns) > 1, "runs": False}
 
 
+@pytest.mark.parametrize("others", [[], ["a"]])
+async def test_a_table_that_came_without_a_version_stops_its_projection_and_no_other(
+    store_url: str, others: Sequence[str]
+) -> None:
+    both = Refunds()
+    only_one = Forgetful()
+    only_one.tables = both.tables[:1]
+    async with Steptrail.open(store_url, projections=[only_one]) as trail:
+        await trail.run(desk(450), "hi", session="a")
+        assert await refunds(trail) == [("agent:a", 450)]
+    beside = [Wide([name]) for name in others]  # another one that is new makes its tables
+    async with Steptrail.open(store_url, projections=[both, *beside]) as trail:
+        await trail.run(desk(5), "hi", session="b")
+        assert await refunds(trail) == [("agent:a", 450)]
+        assert len((await trail.views.sql("SELECT stream FROM executions")).rows) == 2
+        said = "refunds was begun without the table v1_refunds_total: count up its `version`, or rebuild it"
+        with pytest.raises(ProjectionStopped, match=said):
+            await trail.views.wait(timeout=60)
+        await trail.views.rebuild()
+        assert await refunds(trail) == [("agent:a", 450), ("agent:b", 5)]
+        assert await trail.views.verify() == []
+
+
 async def test_tables_that_cannot_be_made_are_a_mistake_of_who_described_them(
     store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
