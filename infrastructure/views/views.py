@@ -10,7 +10,7 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from operator import methodcaller
@@ -106,31 +106,34 @@ class Views:
         """Begin batches again inside of this block, which is inside of one of `put_off`."""
         return self._turns.needed()
 
-    async def catch_up(self, *, for_us: bool = False) -> None:
-        """Apply what the log has now, or what of it questions of ours need.
+    async def catch_up(self, *, for_us: bool = False) -> Set[str]:
+        """Apply what the log has now, or what questions of ours need, and return what is left to other processes.
 
-        A projection that another process applies it to is left to that, and a standby to its primary.
+        Those are the names of the projections to which others apply it. A standby is left to its primary.
         """
+        left = set[str]()
         try:
             end = await self._store.last_position()
         except StoreIsStandby:
-            return
+            return left
         for projection in self._asked if for_us else self._projections:
             progress = await self._progress_of(projection)
             # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
             # not be read may be readable by now, where it was mended, or this is a newer version.
             if progress is None or progress.reached.position != end or progress.damaged:
                 # What others have applied is all there is on a server that may not be written by us, where there is no
-                # room, or where somebody reads on and on. Who is at work on all of them applies the log too, or the
-                # next question does.
+                # room, or where somebody reads on and on.
                 try:
                     async with self._lease(projection) as is_free:
                         if is_free:
                             await self._apply(projection)
+                        else:
+                            left.add(projection.name)
                 except ViewsBusy:
-                    continue
+                    left.add(projection.name)
                 except (StoreFull, StoreLocked, StoreReadOnly) as error:
                     self._unwritten.warn("the read models stay as they are counted: %s", error)
+        return left
 
     async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""
@@ -174,12 +177,13 @@ class Views:
 
     async def _counted(self, position: int) -> None:
         while True:
-            await self.catch_up()
+            left = await self.catch_up()
             found = await self.progress()
             if len(found) == len(self._projections) and _slowest(found).position >= position:
                 return
             for each in found:
-                if each.error_position is not None and each.reached.position < position:
+                # Who is at work on one that has stopped may have a mended class.
+                if each.error_position is not None and each.reached.position < position and each.name not in left:
                     raise ProjectionStopped(each.name, each.error_position, each.error or "")
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -270,9 +274,8 @@ class Views:
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
             try:
-                face = 0
-                if present is not None:
-                    face = await self._in(self._threads, partial(self.series.face, present, ours.name))
+                seen = partial(self.series.face, present or 0, ours.name)
+                face = 0 if present is None else await self._in(self._threads, seen)
                 pruned = _NOT_PRUNED if whole else await self._pruned()
             except StoreDamaged as error:
                 _log.warning("%s; what was pruned is in them again", error)
@@ -443,8 +446,8 @@ class Views:
         return await self._in(self._readers, read) or ()
 
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
-        found = await self._books()
-        return next((each for each in found if each[:2] == (projection.name, projection.version)), None)
+        of = (projection.name, projection.version)
+        return next((each for each in await self._books() if each[:2] == of), None)
 
     @asynccontextmanager
     async def _alone(self, owner: str) -> AsyncGenerator[None]:

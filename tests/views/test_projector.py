@@ -11,7 +11,7 @@ from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.projection import OnError
-from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.views.counting import STREAMS, TOTALS, Counting, note
 from tests.views.kit import contents, digest, rows, viewed
 
@@ -290,6 +290,28 @@ async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: 
         await note(store, "agent:a", 2)
         await views.wait(2, timeout=60)
         assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
+
+
+async def test_a_waiter_is_not_told_that_it_stopped_while_another_process_tries_it_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with viewed(store_url, Counting(fails_at="bad")) as (store, views):
+        await note(store, "agent:a", 1, text="bad")
+        await views.catch_up()
+    async with viewed(store_url) as (store, mended), viewed(store_url) as (another, _):
+        lease = await another.acquire("projector:counting:1", owner="another process")
+        acquire, tries = store.acquire, 0
+
+        async def acquired(name: str, **given: Any) -> Lease:
+            nonlocal tries
+            tries += 1
+            if tries == 2:
+                await lease.release()
+            return await acquire(name, **given)
+
+        monkeypatch.setattr(store, "acquire", acquired)
+        await mended.wait(1, timeout=60)
+        assert await rows(mended, TOTALS) == [("odd", 1, 1)]
 
 
 async def test_a_wait_for_what_never_comes_times_out(store_url: str) -> None:
