@@ -33,7 +33,7 @@ from steptrail.domain.errors import (
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
 from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
-from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -384,6 +384,7 @@ class Views:
             if projector is None or projector.generation is not generation:
                 projector = self._projectors[projection.name] = self._projector(generation, projection)
             try:
+                end = await self._store.last_position()
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
                     await self._rebuilt(self._asked)
@@ -392,7 +393,7 @@ class Views:
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
                 else:
-                    await self._publish(generation)
+                    await self._publish(generation, end)
                     return
             except PlaceMoved:
                 continue
@@ -401,14 +402,13 @@ class Views:
                 if await self._in(self._threads, self.series.current) == generation.number:
                     raise
 
-    async def _publish(self, generation: Generation) -> None:
-        """Give readers the public views of these versions, each face once its projections are counted."""
+    async def _publish(self, generation: Generation, end: int) -> None:
+        """Give readers the public views of these versions, each face once its projections are counted up to `end`."""
         for face, projections in self._faces:
             if self._public.get(face.name) == generation.number:
                 continue
-            found = {each[:2]: each.reached for each in await self.progress()}
-            places = [found.get((each.name, each.version), Reached()).position for each in projections]
-            if min(places, default=0) < await self._store.last_position():
+            counted = {each.name: each.reached.position for each in await self.progress()}
+            if any(counted.get(each.name, -1) < end for each in projections):
                 continue
             if await self._in(self._threads, partial(self.series.face, generation.number, face.name)) < face.version:
                 await self._in(self._threads, partial(self.series.publish, generation.number, [face]))

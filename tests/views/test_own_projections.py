@@ -21,7 +21,9 @@ from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projecti
 from steptrail.projections.kernel.face import face_of
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call, say
+from tests.views.counting import note
 from tests.views.kit import viewed
+from tests.views.test_rebuilt_beside_others import elsewhere
 
 _I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
 
@@ -268,6 +270,24 @@ async def test_another_version_is_counted_while_a_process_keeps_the_older_one_go
         async with Steptrail.open(store_url, projections=[Refunds(version=2)]) as new:
             await new.views.wait(timeout=60)
             assert await refunds(new) == [("agent:a", 900)]
+
+
+async def test_a_new_one_is_shown_though_somebody_writes_all_the_time(store_url: str) -> None:
+    async def written() -> None:
+        async with viewed(store_url) as (store, _):
+            await note(store, "agent:a", 1)
+
+    def writes(point: str) -> None:
+        if point == "after-views":
+            elsewhere(written)
+
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+    async with viewed(store_url, own=(Refunds(),), reach=writes) as (_, views):
+        await views.catch_up()
+        found, _ = await views.sql("SELECT cents FROM refunds", [], seconds=60, most=10)
+        assert found.rows == []
 
 
 async def test_an_answer_of_the_version_that_is_shown_is_as_of_that_one(store_url: str) -> None:
