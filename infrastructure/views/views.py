@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from steptrail.domain.errors import (
     ConfigurationError,
     ProjectionStopped,
-    SessionBusy,
     StoreDamaged,
     StoreError,
     StoreFull,
@@ -34,6 +33,7 @@ from steptrail.infrastructure.store.core.work_threads import WorkThreads, finish
 from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.leases import Leases
 from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -62,7 +62,6 @@ _TRIES = 5
 
 _NO_FACE = Face(0, ())
 _NOT_PRUNED: Mapping[str, int] = {}
-_REBUILD = "projector:rebuild"
 _PRUNED_AT_ONCE = 200
 """How many runs one transaction deletes. So many take some hundredths of a second."""
 
@@ -96,7 +95,7 @@ class Views:
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
-        self._turns, self._unwritten = Turns(), Seldom(_log)
+        self._leases, self._turns, self._unwritten = Leases(store, series), Turns(), Seldom(_log)
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
@@ -124,7 +123,7 @@ class Views:
                 # What others have applied is all there is on a server that may not be written by us, where there is no
                 # room, or where somebody reads on and on.
                 try:
-                    async with self._lease(projection) as is_free:
+                    async with self._leases.to_count(projection) as is_free:
                         if is_free:
                             await self._apply(projection)
                         else:
@@ -245,7 +244,7 @@ class Views:
         before the instant stays out of all that is counted later, also by a rebuild. Raises `ViewsBusy` while another
         process prunes or rebuilds.
         """
-        async with self._alone("a steptrail prune"):
+        async with self._leases.to_rebuild("a steptrail prune"):
             await self.present()
             deleted = 0
             for projection in self._projections:
@@ -270,7 +269,7 @@ class Views:
 
     async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
         """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
-        async with self._alone("a steptrail rebuild"):
+        async with self._leases.to_rebuild("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
             try:
@@ -345,7 +344,7 @@ class Views:
         seldom = Seldom(_log)
         while True:
             try:
-                async with self._lease(projection) as is_free:
+                async with self._leases.to_count(projection) as is_free:
                     if is_free:
                         await self._follow(projection, seldom)
             except (ConfigurationError, ProjectionStopped) as error:
@@ -448,42 +447,6 @@ class Views:
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
         of = (projection.name, projection.version)
         return next((each for each in await self._books() if each[:2] == of), None)
-
-    @asynccontextmanager
-    async def _alone(self, owner: str) -> AsyncGenerator[None]:
-        """Hold what only one at a time holds: who makes a generation, or deletes many of its rows."""
-        try:
-            lease = await self._store.acquire(_REBUILD, owner=owner)
-        except SessionBusy as error:
-            raise ViewsBusy(error.owner) from error
-        except StoreReadOnly:
-            if not self.series.is_beside:
-                raise
-            # A file that is only read grants no lease. Whoever is at the same beside it now loses that work at most.
-            yield
-            return
-        try:
-            yield
-        finally:
-            await lease.release()
-
-    @asynccontextmanager
-    async def _lease(self, projection: Projection[Any]) -> AsyncGenerator[bool]:
-        try:
-            # Of each version: one that a deploy brings is counted while processes of the older one go on.
-            name = f"projector:{projection.name}:{projection.version}"
-            lease = await self._store.acquire(name, owner="a steptrail projector")
-        except SessionBusy:
-            yield False
-            return
-        except StoreReadOnly:
-            # Such a store grants none, and the read models are not in it.
-            yield True
-            return
-        try:
-            yield True
-        finally:
-            await lease.release()
 
     async def _in(
         self, threads: WorkThreads, work: Callable[[], T], *, on_cancel: Callable[[], None] | None = None

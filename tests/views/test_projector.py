@@ -1,6 +1,7 @@
 """Read models in both databases: what is in them is what the log says, whoever applies it and however it is cut."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -281,6 +282,18 @@ async def test_two_who_apply_the_log_at_once_count_each_event_once(store_url: st
         moved = await asyncio.gather(*(apply_all(store, views) for _ in range(3)), apply_all(store, others))
         assert sum(moved) > 0
         assert await rows(views, TOTALS) == [("even", 10, 90), ("odd", 10, 100)]
+
+
+async def test_several_who_ask_at_once_beside_a_file_that_is_only_read_count_each_event_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with viewed(url) as (store, _):
+        for number in range(100):
+            await note(store, f"agent:{number % 3}", number)
+    async with viewed(url, read_only=True, most=5) as (_, views):
+        await asyncio.gather(*(views.catch_up() for _ in range(4)))
+        await views.wait(100, timeout=60)
+        assert await rows(views, TOTALS) == [("even", 50, 2450), ("odd", 50, 2500)]
+        assert await views.verify() == []
 
 
 async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: str) -> None:
