@@ -21,40 +21,50 @@ import pytest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.views.database import Unfit
+from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
 from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table
+from steptrail.projections.kernel.table import Key, Scalar, Table
 from steptrail.testing.store_samples import AT
-
-_TYPES: Mapping[ColumnKind, type] = {ColumnKind.INTEGER: int, ColumnKind.TEXT: str, ColumnKind.BOOLEAN: bool}
 
 
 class TablesInMemory:
     """The rows of all tables of a projection, as a database would have them."""
 
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.rows: dict[str, dict[Key, dict[str, Scalar]]] = {table.name: {} for table in tables}
-        self._tables = tables
+    def __init__(self, projection: Projection[Any]) -> None:
+        self.rows: dict[str, dict[Key, dict[str, Scalar]]] = {table.name: {} for table in projection.tables}
+        self._projection = projection
 
     def write(self, changes: Changes) -> None:
         """Apply what a batch changes. Fails for what no database would take."""
-        assert {*changes.rows, *changes.sums} <= set(self._tables), "a table that the projection does not list"
+        try:
+            self._check(changes)
+        except Unfit as error:
+            raise AssertionError(str(error)) from error
         for table, rows in changes.rows.items():
-            assert not table.is_sums, f"{table.name} is a table of sums: add to it"
             for key, row in rows.items():
                 if row is None:
                     self.rows[table.name].pop(key, None)
                 else:
-                    self.rows[table.name][key] = {each.name: _fitting(table, each, row) for each in table.columns}
+                    self.rows[table.name][key] = _with_room(
+                        table, {each.name: row[each.name] for each in table.columns}
+                    )
         for table, sums in changes.sums.items():
-            assert table.is_sums, f"{table.name} is no table of sums: put rows into it"
             for key, amounts in sums.items():
-                names = [column.name for column in table.amounts]
-                assert amounts.keys() <= set(names), f"{table.name} has no such column: {sorted(amounts)}"
-                whole = self.rows[table.name].get(key) or dict.fromkeys(names, 0)
+                whole = self.rows[table.name].get(key) or dict.fromkeys([each.name for each in table.amounts], 0)
                 added = {name: int(whole[name] or 0) + amount for name, amount in amounts.items()}
-                self.rows[table.name][key] = {**whole, **added}
+                self.rows[table.name][key] = _with_room(table, {**whole, **added})
+
+    def _check(self, changes: Changes) -> None:
+        """Raise `Unfit` for what the runner refuses."""
+        check_tables(self._projection, changes.rows, changes.sums)
+        for table, rows in changes.rows.items():
+            keys_to_drop(table, [key for key, row in rows.items() if row is None])
+            rows_to_put(table, [row for row in rows.values() if row is not None], with_none=True)
+        for table, sums in changes.sums.items():
+            sums_to_add(table, sums)
 
 
 def sample_log(streams: Mapping[str, Sequence[Event]]) -> list[LogEntry]:
@@ -82,7 +92,7 @@ def project(
     It gets batches of so many entries, and each begins with so many that it had before, which the place that is kept
     with the rows leaves out. Its memory is lost after every so many batches, as when the process is killed.
     """
-    tables = TablesInMemory(projection.tables)
+    tables = TablesInMemory(projection)
     for _ in _batches(projection, log, tables, batch=batch, forget_every=forget_every, again=again):
         pass
     return tables
@@ -152,12 +162,12 @@ class ProjectionContract:
     ) -> None:
         # At every place: what the end of a batch writes must not tell where that was, and the next may put it right.
         # First batches of each size move the cuts over all places, in one pass each.
-        singly = TablesInMemory(projection.tables)
+        singly = TablesInMemory(projection)
         rows: dict[int, Mapping[str, Mapping[Key, object]]] = {0: {table.name: {} for table in projection.tables}}
         for place in _batches(projection, log, singly, batch=1):
             rows[place] = {table: dict(each) for table, each in singly.rows.items()}
         for first in range(1, min(batch + 1, len(rows))):
-            cut = TablesInMemory(projection.tables)
+            cut = TablesInMemory(projection)
             for place in _batches(projection, log, cut, batch=batch, first=first):
                 assert cut.rows == rows[place], f"the rows after {place} entries, with batches of {first}, then {batch}"
         assert project(projection, log).rows == rows[max(rows)]
@@ -181,12 +191,7 @@ def _is_for(projection: Projection[Any], entry: LogEntry) -> bool:
     return is_of_kind and (not projection.types or entry.record.event.TYPE in projection.types)
 
 
-def _fitting(table: Table, column: Column, row: Row) -> Scalar:
-    value, place = row[column.name], f"{table.name}.{column.name}"
-    assert row.keys() == {each.name for each in table.columns}, f"the columns of a row of {table.name}: {sorted(row)}"
-    if value is None:
-        assert column.is_optional, f"{place} is not optional"
-        return None
-    assert type(value) is _TYPES[column.kind], f"{place} is {value!r}, not of the kind {column.kind.value}"
-    assert not isinstance(value, int) or -(2**63) <= value < 2**63, f"{place} has no room for {value}"
-    return value
+def _with_room(table: Table, row: dict[str, Scalar]) -> dict[str, Scalar]:
+    for name, value in row.items():
+        assert not isinstance(value, int) or -(2**63) <= value < 2**63, f"{table.name}.{name} has no room for {value}"
+    return row

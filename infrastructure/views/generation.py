@@ -4,13 +4,13 @@ What a batch of events changes and the place behind it are one transaction, whic
 nothing is counted twice, whatever is delivered again, and of two who write one is refused.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.aging import Aging
-from steptrail.infrastructure.views.database import Database, Statements
+from steptrail.infrastructure.views.database import Database, Statements, Unfit
 from steptrail.infrastructure.views.ddl import quoted, statements_to_make
 from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
 from steptrail.infrastructure.views.public import LISTED
@@ -77,6 +77,8 @@ _PAGE = 1000
 _LEFT_OVER = 20
 """How many old rows a batch deletes that a prune has not come to, or was killed before."""
 _OF = "name = $1 AND version = $2"
+_NOT_BEGUN = 0
+"""Stands for the version of a projection that is not here, and may be begun later."""
 
 
 class PlaceMoved(Exception):
@@ -127,31 +129,47 @@ class Generation:
 
     def __init__(self, number: int, database: Database, prefix: str = "") -> None:
         self.number, self.database, self._prefix = number, database, prefix
+        self._made = set[str]()
 
     def prepare(
         self, statements: Statements, projections: Sequence[Projection[Any]], pruned: Mapping[str, int] = {}
     ) -> None:
         """Make the tables that are missing, and begin what has not begun. Safe to call again.
 
-        `pruned` has the instants before which rows that ended are left out, by the names of projections. Without one it
-        is that of another version of the projection. Raises `ConfigurationError` for a table of another projection.
+        `pruned` has the instants before which rows that ended are left out, by the names of projections, also of those
+        that others have: a version 0 keeps theirs. Without one it is that of another version of the projection. Raises
+        `ConfigurationError` for a table of another projection.
         """
         for table in BOOKS:
             self._make(statements, table)
+        for name, before in pruned.items():
+            self._begin(statements, name, _NOT_BEGUN, before)
+        begun = {each[:2] for each in self.progress(statements)}
         for each in projections:
+            if _named(each) in begun:
+                continue  # a table that is made now would lack all that is counted already
             for table in each.tables:
                 self._claim(statements, table, each.name)
                 self._make(statements, table)
-            statements.change(
-                f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
-                "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
-                f"coalesce(max(pruned_before), $4) FROM {self._prefix}projections WHERE name = $1 "
-                "ON CONFLICT (name, version) DO NOTHING",
-                each.name,
-                each.version,
-                self.number,
-                pruned.get(each.name, 0),
-            )
+            self._begin(statements, *_named(each))
+            statements.change(f"DELETE FROM {self._prefix}projections WHERE {_OF}", each.name, _NOT_BEGUN)  # noqa: S608
+
+    def _begin(self, statements: Statements, name: str, version: int, pruned_before: int = 0) -> None:
+        statements.change(
+            f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
+            "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
+            f"coalesce(max(pruned_before), $4) FROM {self._prefix}projections WHERE name = $1 "
+            "ON CONFLICT (name, version) DO NOTHING",
+            name,
+            version,
+            self.number,
+            pruned_before,
+        )
+
+    def pruned(self, statements: Statements) -> Mapping[str, int]:
+        """Return the instants before which rows that ended are left out, by the names of projections; no 0 is one."""
+        of = f"SELECT name, max(pruned_before) FROM {self._prefix}projections WHERE pruned_before > 0 GROUP BY name"  # noqa: S608
+        return dict(statements.ask(of))
 
     def progress(self, statements: Statements) -> list[ViewProgress]:
         """Return how far each projection of this generation has come."""
@@ -159,7 +177,8 @@ class Generation:
             "SELECT name, version, position, at, stream, stream_version, digest, error_position, error, "  # noqa: S608
             f"pruned_before, (SELECT count(*) FROM {self._prefix}skipped s WHERE s.name = p.name "
             f"AND s.version = p.version), (SELECT count(*) FROM {self._prefix}damaged d WHERE d.name = p.name "
-            f"AND d.version = p.version) FROM {self._prefix}projections p ORDER BY name, version"
+            f"AND d.version = p.version) FROM {self._prefix}projections p "
+            f"WHERE version <> {_NOT_BEGUN} ORDER BY name, version"
         )
         return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
 
@@ -321,6 +340,7 @@ class Generation:
         sql = self.database.sql
         sums_of = changes.sums
         check_tables(projection, changes.rows, sums_of)
+        self._check_made(statements, projection, {table.name for table in (*changes.rows, *sums_of)})
         for table, rows in changes.rows.items():
             if gone := keys_to_drop(table, [key for key, row in rows.items() if row is None]):
                 statements.change_all(sql.drop(table, self._prefix), gone)
@@ -330,6 +350,15 @@ class Generation:
                     statements.change_all(text, given)
         for table, sums in sums_of.items():
             statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
+
+    def _check_made(self, statements: Statements, projection: Projection[Any], names: Set[str]) -> None:
+        if not names <= self._made:
+            of = f"SELECT name FROM {self._prefix}{quoted('tables')} WHERE projection = $1"  # noqa: S608
+            self._made |= {name for (name,) in statements.ask(of, projection.name)}
+        if lacking := sorted(names - self._made):
+            raise Unfit(
+                f"{projection.name} was begun without the table {lacking[0]}: count up its `version`, or rebuild it"
+            )
 
 
 def _named(projection: Projection[Any]) -> tuple[str, int]:

@@ -15,6 +15,8 @@ from steptrail.runtime.kernel.kinds import KINDS, types_of_events
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """Plain in every database, and short enough for what is made of it."""
+_RESERVED = re.compile(r"sqlite_|pg_|v[0-9]+_")
+"""How the own tables of databases begin, and the tables that stand behind the views."""
 _METHODS = {"begin": ("stream",), "apply": ("fold", "entry", "changes"), "end_batch": ("fold", "changes")}
 _SUCH_AS = {"prefixes": "agent:", "types": "ToolExecutionCompleted.TYPE"}
 _OF_NUMBERS = {PublicKind.SECONDS, PublicKind.DOLLARS, PublicKind.INSTANT, PublicKind.DAY}
@@ -53,6 +55,8 @@ def _check(projection: Projection[Any]) -> None:
             raise ConfigurationError(f"{type(projection).__name__} has no `{attribute}`: set it in the class")
     if not isinstance(projection.name, str) or not _NAME.fullmatch(projection.name):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"{who}: a name has a to z, 0 to 9 and _, and at most 40 characters")
+    if reserved := _RESERVED.match(projection.name):
+        raise ConfigurationError(f"{who}: a name does not begin with {reserved[0]}, which databases and tables have")
     if type(projection.version) is not int or projection.version < 1:
         raise ConfigurationError(f"{who}: `version` is a whole number from 1, not {projection.version!r}")
     if projection.on_error not in get_args(OnError):

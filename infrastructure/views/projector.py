@@ -120,7 +120,14 @@ class Projector(Generic[F]):
         """
         if self.stopped:
             return False
-        batch = _Batch(self.reached)
+        try:
+            return await self._applied(_Batch(self.reached))
+        except BaseException:
+            # The folds are ahead of what is stored.
+            self._memory.forget()
+            raise
+
+    async def _applied(self, batch: "_Batch") -> bool:
         try:
             # Nothing that a batch leaves behind is a cycle, and the collector would look for one again and again.
             with collector_off():
@@ -138,10 +145,6 @@ class Projector(Generic[F]):
                 self._page_by_page_until = batch.reached.position
                 return True
             await self._apply_one_by_one()
-        except BaseException:
-            # The folds are ahead of what is stored.
-            self._memory.forget()
-            raise
         self._reach("after-views")
         self._memory.trim()
         return not batch.is_end and not self.stopped

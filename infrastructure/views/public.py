@@ -32,17 +32,23 @@ _SQLITE: Mapping[PublicKind, str] = {
     PublicKind.SECONDS: "({}) / 1000000.0",
     PublicKind.DOLLARS: "({}) / 1000000000.0",
     PublicKind.DAY: "date(({}) * 86400, 'unixepoch')",
-    # By whole seconds: SQLite rounds parts of one to milliseconds, and so into the next day. No instant is negative.
+    # By whole seconds: SQLite rounds parts of one to milliseconds, and so into the next day. They are counted from the
+    # year 1, because it divides towards zero.
     PublicKind.INSTANT: (
-        "(strftime('%Y-%m-%dT%H:%M:%S', ({0}) / 1000000, 'unixepoch') || printf('.%06dZ', ({0}) % 1000000))"
+        "(strftime('%Y-%m-%dT%H:%M:%S', (({0}) + 62135596800000000) / 1000000 - 62135596800, 'unixepoch') || "
+        "printf('.%06dZ', (({0}) + 62135596800000000) % 1000000))"
     ),
 }
 _POSTGRES: Mapping[PublicKind, str] = {
     **_PLAIN,
     PublicKind.SECONDS: "({})::double precision / 1000000",
     PublicKind.DOLLARS: "({})::double precision / 1000000000",
-    PublicKind.DAY: "date '1970-01-01' + ({})::integer",
-    PublicKind.INSTANT: "to_timestamp(({})::double precision / 1000000)",
+    # Beyond these years neither the server nor Python has a day, and one row would have every question refused.
+    PublicKind.DAY: "CASE WHEN ({0}) BETWEEN -719161 AND 2932895 THEN date '1970-01-01' + ({0})::integer END",
+    PublicKind.INSTANT: (
+        "CASE WHEN ({0}) BETWEEN -62135510400000000 AND 253402214399999999 "
+        "THEN to_timestamp(({0})::double precision / 1000000) END"
+    ),
 }
 
 

@@ -10,7 +10,7 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from operator import methodcaller
@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from steptrail.domain.errors import (
     ConfigurationError,
     ProjectionStopped,
-    SessionBusy,
     StoreDamaged,
     StoreError,
     StoreFull,
@@ -33,7 +32,8 @@ from steptrail.domain.errors import (
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
 from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
-from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.leases import Leases
 from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -62,7 +62,6 @@ _TRIES = 5
 
 _NO_FACE = Face(0, ())
 _NOT_PRUNED: Mapping[str, int] = {}
-_REBUILD = "projector:rebuild"
 _PRUNED_AT_ONCE = 200
 """How many runs one transaction deletes. So many take some hundredths of a second."""
 
@@ -88,7 +87,7 @@ class Views:
         most: int = 2_000,
     ) -> None:
         self._store, self.series, self._projections = store, series, (*projections, *own)
-        self._asked = projections
+        self._asked, self._own = projections, own
         self._faces = [(face, projections), *((face_of(each), (each,)) for each in own)]
         self._present = Present(series, self._projections, [each for each, _ in self._faces])
         self._reach, self._most = reach, most
@@ -96,7 +95,7 @@ class Views:
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
-        self._turns, self._unwritten = Turns(), Seldom(_log)
+        self._leases, self._turns, self._unwritten = Leases(store, series), Turns(), Seldom(_log)
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
@@ -106,31 +105,34 @@ class Views:
         """Begin batches again inside of this block, which is inside of one of `put_off`."""
         return self._turns.needed()
 
-    async def catch_up(self, *, for_us: bool = False) -> None:
-        """Apply what the log has now, or what of it questions of ours need.
+    async def catch_up(self, *, for_us: bool = False) -> Set[str]:
+        """Apply what the log has now, or what questions of ours need, and return what is left to other processes.
 
-        A projection that another process applies it to is left to that, and a standby to its primary.
+        Those are the names of the projections to which others apply it. A standby is left to its primary.
         """
+        left = set[str]()
         try:
             end = await self._store.last_position()
         except StoreIsStandby:
-            return
+            return left
         for projection in self._asked if for_us else self._projections:
             progress = await self._progress_of(projection)
             # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
             # not be read may be readable by now, where it was mended, or this is a newer version.
             if progress is None or progress.reached.position != end or progress.damaged:
                 # What others have applied is all there is on a server that may not be written by us, where there is no
-                # room, or where somebody reads on and on. Who is at work on all of them applies the log too, or the
-                # next question does.
+                # room, or where somebody reads on and on.
                 try:
-                    async with self._lease(projection) as is_free:
+                    async with self._leases.to_count(projection) as is_free:
                         if is_free:
                             await self._apply(projection)
+                        else:
+                            left.add(projection.name)
                 except ViewsBusy:
-                    continue
+                    left.add(projection.name)
                 except (StoreFull, StoreLocked, StoreReadOnly) as error:
                     self._unwritten.warn("the read models stay as they are counted: %s", error)
+        return left
 
     async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""
@@ -174,12 +176,13 @@ class Views:
 
     async def _counted(self, position: int) -> None:
         while True:
-            await self.catch_up()
+            left = await self.catch_up()
             found = await self.progress()
             if len(found) == len(self._projections) and _slowest(found).position >= position:
                 return
             for each in found:
-                if each.error_position is not None and each.reached.position < position:
+                # Who is at work on one that has stopped may have a mended class.
+                if each.error_position is not None and each.reached.position < position and each.name not in left:
                     raise ProjectionStopped(each.name, each.error_position, each.error or "")
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -210,9 +213,7 @@ class Views:
         await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
-            shown: dict[str, int] = dict(statements.ask("SELECT face, max(version) FROM listed GROUP BY face"))
-            counted = statements.ask("SELECT name, version, position, at FROM projections")
-            as_of = shown_as_of(self._faces, shown, {each[:2]: AsOf(*each[2:]) for each in counted})
+            as_of = shown_as_of(statements, *self._faces[0], self._own)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:
@@ -243,7 +244,7 @@ class Views:
         before the instant stays out of all that is counted later, also by a rebuild. Raises `ViewsBusy` while another
         process prunes or rebuilds.
         """
-        async with self._alone("a steptrail prune"):
+        async with self._leases.to_rebuild("a steptrail prune"):
             await self.present()
             deleted = 0
             for projection in self._projections:
@@ -268,13 +269,12 @@ class Views:
 
     async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
         """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
-        async with self._alone("a steptrail rebuild"):
+        async with self._leases.to_rebuild("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
             try:
-                face = 0
-                if present is not None:
-                    face = await self._in(self._threads, partial(self.series.face, present, ours.name))
+                seen = partial(self.series.face, present or 0, ours.name)
+                face = 0 if present is None else await self._in(self._threads, seen)
                 pruned = _NOT_PRUNED if whole else await self._pruned()
             except StoreDamaged as error:
                 _log.warning("%s; what was pruned is in them again", error)
@@ -344,7 +344,7 @@ class Views:
         seldom = Seldom(_log)
         while True:
             try:
-                async with self._lease(projection) as is_free:
+                async with self._leases.to_count(projection) as is_free:
                     if is_free:
                         await self._follow(projection, seldom)
             except (ConfigurationError, ProjectionStopped) as error:
@@ -383,6 +383,7 @@ class Views:
             if projector is None or projector.generation is not generation:
                 projector = self._projectors[projection.name] = self._projector(generation, projection)
             try:
+                end = await self._store.last_position()
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
                     await self._rebuilt(self._asked)
@@ -391,7 +392,7 @@ class Views:
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
                 else:
-                    await self._publish(generation)
+                    await self._publish(generation, end)
                     return
             except PlaceMoved:
                 continue
@@ -400,14 +401,13 @@ class Views:
                 if await self._in(self._threads, self.series.current) == generation.number:
                     raise
 
-    async def _publish(self, generation: Generation) -> None:
-        """Give readers the public views of these versions, each face once its projections are counted."""
+    async def _publish(self, generation: Generation, end: int) -> None:
+        """Give readers the public views of these versions, each face once its projections are counted up to `end`."""
         for face, projections in self._faces:
             if self._public.get(face.name) == generation.number:
                 continue
-            found = {each[:2]: each.reached for each in await self.progress()}
-            places = [found.get((each.name, each.version), Reached()).position for each in projections]
-            if min(places, default=0) < await self._store.last_position():
+            counted = {each.name: each.reached.position for each in await self.progress()}
+            if any(counted.get(each.name, -1) < end for each in projections):
                 continue
             if await self._in(self._threads, partial(self.series.face, generation.number, face.name)) < face.version:
                 await self._in(self._threads, partial(self.series.publish, generation.number, [face]))
@@ -437,51 +437,16 @@ class Views:
 
     async def _pruned(self) -> Mapping[str, int]:
         """Return the instants before which rows of the present generation are left out, by projection."""
-        return {each.name: each.pruned_before for each in await self._books()}
+        read = partial(self._present.of, lambda generation: generation.database.read(generation.pruned))
+        return await self._in(self._readers, read) or _NOT_PRUNED
 
     async def _books(self) -> Sequence[ViewProgress]:
         read = partial(self._present.of, lambda generation: generation.database.read(generation.progress))
         return await self._in(self._readers, read) or ()
 
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
-        found = await self._books()
-        return next((each for each in found if each[:2] == (projection.name, projection.version)), None)
-
-    @asynccontextmanager
-    async def _alone(self, owner: str) -> AsyncGenerator[None]:
-        """Hold what only one at a time holds: who makes a generation, or deletes many of its rows."""
-        try:
-            lease = await self._store.acquire(_REBUILD, owner=owner)
-        except SessionBusy as error:
-            raise ViewsBusy(error.owner) from error
-        except StoreReadOnly:
-            if not self.series.is_beside:
-                raise
-            # A file that is only read grants no lease. Whoever is at the same beside it now loses that work at most.
-            yield
-            return
-        try:
-            yield
-        finally:
-            await lease.release()
-
-    @asynccontextmanager
-    async def _lease(self, projection: Projection[Any]) -> AsyncGenerator[bool]:
-        try:
-            # Of each version: one that a deploy brings is counted while processes of the older one go on.
-            name = f"projector:{projection.name}:{projection.version}"
-            lease = await self._store.acquire(name, owner="a steptrail projector")
-        except SessionBusy:
-            yield False
-            return
-        except StoreReadOnly:
-            # Such a store grants none, and the read models are not in it.
-            yield True
-            return
-        try:
-            yield True
-        finally:
-            await lease.release()
+        of = (projection.name, projection.version)
+        return next((each for each in await self._books() if each[:2] == of), None)
 
     async def _in(
         self, threads: WorkThreads, work: Callable[[], T], *, on_cancel: Callable[[], None] | None = None

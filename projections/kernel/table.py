@@ -63,7 +63,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     `aged_by` names the column with the instant from which a row grows old, None as long as it does not; once it is set
     it stays. Old rows go when read models are pruned, with those that belong to them: the rows of a table that
-    `belongs_to` theirs, and has the columns of its key. A row is written after the one that it belongs to.
+    `belongs_to` theirs, and has the columns of its key, while theirs belongs to none. A row is written after the one
+    that it belongs to.
     """
 
     name: str
@@ -83,6 +84,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             raise ValueError(f"the key of {self.name} is not made of its first columns: {', '.join(self.key)}")
         if len(set(names)) != len(names):
             raise ValueError(f"{self.name} has two columns of one name")
+        if absent := [column.name for column in self.columns[: len(self.key)] if column.is_optional]:
+            raise ValueError(f"the key of {self.name} is not there in each row: {', '.join(absent)} is optional")
         if self.is_sums and any(column.kind is not ColumnKind.INTEGER for column in self.amounts):
             raise ValueError(f"{self.name} adds up what is no integer")
         if self.is_sums and (self.aged_by or self.belongs_to):
@@ -99,6 +102,10 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             raise ValueError(f"{self.name} ages by {self.aged_by}, which is no column of {INSTANT}")
         if self.belongs_to is not None and not (self.belongs_to.aged_by and set(self.belongs_to.key) <= set(names)):
             raise ValueError(f"{self.name} belongs to {self.belongs_to.name}, which does not age or has another key")
+        if self.belongs_to is not None and (owner := self.belongs_to.belongs_to) is not None:
+            raise ValueError(
+                f"{self.name} belongs to {self.belongs_to.name}, which belongs to {owner.name}: name the last one"
+            )
 
     def _check_parts(self) -> None:
         others = {"belongs_to": self.belongs_to, "totals": self.totals}

@@ -21,10 +21,10 @@ FACE = Face(1, tuple(view_of(table, "0.1") for table in (STREAMS, NOTES, TOTALS)
 
 @asynccontextmanager
 async def viewed(
-    url: str, *projections: Projection[Any], face: Face = FACE, **settings: Any
+    url: str, *projections: Projection[Any], face: Face = FACE, read_only: bool = False, **settings: Any
 ) -> AsyncGenerator[tuple[EventStore, Views]]:
     """Open a store and its read models: those of `Counting`, unless others are given."""
-    store = open_store(url)
+    store = open_store(url, read_only=read_only)
     views = Views(store, open_series(store), projections or (Counting(),), face, **settings)
     try:
         yield store, views

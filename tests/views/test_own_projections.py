@@ -21,7 +21,9 @@ from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projecti
 from steptrail.projections.kernel.face import face_of
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call, say
+from tests.views.counting import note
 from tests.views.kit import viewed
+from tests.views.test_rebuilt_beside_others import elsewhere
 
 _I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
 
@@ -197,6 +199,29 @@ async def test_a_column_that_came_without_a_version_stops_its_projection_and_no_
             assert stopped == {"wide": len(columns) > 1, "runs": False}
 
 
+@pytest.mark.parametrize("others", [[], ["a"]])
+async def test_a_table_that_came_without_a_version_stops_its_projection_and_no_other(
+    store_url: str, others: Sequence[str]
+) -> None:
+    both = Refunds()
+    only_one = Forgetful()
+    only_one.tables = both.tables[:1]
+    async with Steptrail.open(store_url, projections=[only_one]) as trail:
+        await trail.run(desk(450), "hi", session="a")
+        assert await refunds(trail) == [("agent:a", 450)]
+    beside = [Wide([name]) for name in others]  # another one that is new makes its tables
+    async with Steptrail.open(store_url, projections=[both, *beside]) as trail:
+        await trail.run(desk(5), "hi", session="b")
+        assert await refunds(trail) == [("agent:a", 450)]
+        assert len((await trail.views.sql("SELECT stream FROM executions")).rows) == 2
+        said = "refunds was begun without the table v1_refunds_total: count up its `version`, or rebuild it"
+        with pytest.raises(ProjectionStopped, match=said):
+            await trail.views.wait(timeout=60)
+        await trail.views.rebuild()
+        assert await refunds(trail) == [("agent:a", 450), ("agent:b", 5)]
+        assert await trail.views.verify() == []
+
+
 async def test_tables_that_cannot_be_made_are_a_mistake_of_who_described_them(
     store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -247,6 +272,24 @@ async def test_another_version_is_counted_while_a_process_keeps_the_older_one_go
             assert await refunds(new) == [("agent:a", 900)]
 
 
+async def test_a_new_one_is_shown_though_somebody_writes_all_the_time(store_url: str) -> None:
+    async def written() -> None:
+        async with viewed(store_url) as (store, _):
+            await note(store, "agent:a", 1)
+
+    def writes(point: str) -> None:
+        if point == "after-views":
+            elsewhere(written)
+
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+    async with viewed(store_url, own=(Refunds(),), reach=writes) as (_, views):
+        await views.catch_up()
+        found, _ = await views.sql("SELECT cents FROM refunds", [], seconds=60, most=10)
+        assert found.rows == []
+
+
 async def test_an_answer_of_the_version_that_is_shown_is_as_of_that_one(store_url: str) -> None:
     async with Steptrail.open(store_url, projections=[Refunds()]) as first:
         await first.run(desk(450), "hi", session="a")
@@ -262,6 +305,40 @@ async def test_an_answer_of_the_version_that_is_shown_is_as_of_that_one(store_ur
         await back.views.rebuild()
         answer = await back.views.sql("SELECT stream, cents FROM refunds ORDER BY stream")
         assert (answer.rows, answer.lag) == ([("agent:a", 450), ("agent:b", 5)], 0)
+
+
+async def test_an_answer_is_not_as_of_a_version_that_was_never_shown(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as first:
+        await first.run(desk(450), "hi", session="a")
+        await first.views.wait(timeout=60)
+        shown = await first.store.last_position()
+        for session, cents in (("b", 5), ("c", 13)):
+            await first.run(desk(cents), "hi", session=session)
+    for version in (2, 3):  # each counts the second refund, fails at the third, and is not shown
+        async with Steptrail.open(store_url, projections=[Refunds(version=version)]) as trail:
+            answer = await trail.views.sql("SELECT stream, cents FROM refunds")
+            assert (answer.rows, answer.as_of) == ([("agent:a", 450)], shown)
+    async with Steptrail.open(store_url, projections=[Refunds(version=4, on_error="skip")]) as trail:
+        answer = await trail.views.sql("SELECT stream, cents FROM refunds ORDER BY stream")
+        assert (answer.rows, answer.lag) == ([("agent:a", 1800), ("agent:b", 20)], 0)
+
+
+async def test_an_answer_of_an_older_generation_is_not_as_of_what_is_counted_in_the_present_one(
+    postgres_store_url: str,
+) -> None:
+    async with (
+        Steptrail.open(postgres_store_url, projections=[Refunds()]) as trail,
+        Steptrail.open(postgres_store_url) as other,
+    ):
+        await trail.run(desk(450), "hi", session="a")
+        await trail.views.wait(timeout=60)
+        shown = await trail.store.last_position()
+        await other.views.rebuild()
+        for session, cents in (("b", 5), ("c", 13)):
+            await trail.run(desk(cents), "hi", session=session)
+        answer = await trail.views.sql("SELECT stream, cents FROM refunds")
+        assert answer.rows == [("agent:a", 450)]
+        assert answer.as_of <= shown
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -1,17 +1,18 @@
 """Read models in both databases: what is in them is what the log says, whoever applies it and however it is cut."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steptrail.domain.errors import ProjectionStopped, StoreUnavailable
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.views.generation import PlaceMoved
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.projection import OnError
-from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.views.counting import STREAMS, TOTALS, Counting, note
 from tests.views.kit import contents, digest, rows, viewed
 
@@ -168,6 +169,33 @@ async def test_a_store_that_goes_away_in_the_middle_of_a_page_stops_no_projectio
         assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 2, 4)]
 
 
+@pytest.mark.parametrize("ordinal", [1, 2, 3])
+async def test_read_models_that_go_away_while_entries_are_tried_one_by_one_have_each_counted_once(
+    store_url: str, ordinal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, writes = Generation.write, 0
+
+    def away_once(generation: Generation, *given: Any) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == ordinal:
+            raise StoreUnavailable("the read models have gone away")
+        write(generation, *given)
+
+    projection = Counting(fails_at="bad")
+    projection.on_error = "skip"
+    async with viewed(store_url, projection) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:b", 3, text="bad")
+        await note(store, "agent:a", 2)
+        monkeypatch.setattr(Generation, "write", away_once)
+        with pytest.raises(StoreUnavailable, match="have gone away"):
+            await views.catch_up()
+        await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 2, 3)]
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
+
+
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize("bad", [1, 2, 7, 9, 12])
 async def test_a_rebuild_finds_the_entry_that_fails_on_any_page_of_a_batch(
@@ -256,6 +284,18 @@ async def test_two_who_apply_the_log_at_once_count_each_event_once(store_url: st
         assert await rows(views, TOTALS) == [("even", 10, 90), ("odd", 10, 100)]
 
 
+async def test_several_who_ask_at_once_beside_a_file_that_is_only_read_count_each_event_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with viewed(url) as (store, _):
+        for number in range(100):
+            await note(store, f"agent:{number % 3}", number)
+    async with viewed(url, read_only=True, most=5) as (_, views):
+        await asyncio.gather(*(views.catch_up() for _ in range(4)))
+        await views.wait(100, timeout=60)
+        assert await rows(views, TOTALS) == [("even", 50, 2450), ("odd", 50, 2500)]
+        assert await views.verify() == []
+
+
 async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: str) -> None:
     async with viewed(store_url) as (store, views), viewed(store_url) as (_, others), others.kept_going():
         await note(store, "agent:a", 1)
@@ -263,6 +303,28 @@ async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: 
         await note(store, "agent:a", 2)
         await views.wait(2, timeout=60)
         assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
+
+
+async def test_a_waiter_is_not_told_that_it_stopped_while_another_process_tries_it_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with viewed(store_url, Counting(fails_at="bad")) as (store, views):
+        await note(store, "agent:a", 1, text="bad")
+        await views.catch_up()
+    async with viewed(store_url) as (store, mended), viewed(store_url) as (another, _):
+        lease = await another.acquire("projector:counting:1", owner="another process")
+        acquire, tries = store.acquire, 0
+
+        async def acquired(name: str, **given: Any) -> Lease:
+            nonlocal tries
+            tries += 1
+            if tries == 2:
+                await lease.release()
+            return await acquire(name, **given)
+
+        monkeypatch.setattr(store, "acquire", acquired)
+        await mended.wait(1, timeout=60)
+        assert await rows(mended, TOTALS) == [("odd", 1, 1)]
 
 
 async def test_a_wait_for_what_never_comes_times_out(store_url: str) -> None:

@@ -24,6 +24,7 @@ from tests.harness.worker_pool import WorkerPool
 from tests.views.ageing import PARTS, THINGS, Ageing
 from tests.views.counting import TOTALS, note
 from tests.views.kit import desk, digest, rows, viewed
+from tests.views.test_own_projections import Refunds, desk as refund_desk, refunds
 
 STREAMS = "SELECT stream, ordinal FROM executions ORDER BY execution"
 
@@ -88,6 +89,32 @@ async def test_rows_of_old_runs_go_and_stay_away_and_sums_stay(store_url: str) -
         assert len((await trail.views.sql(STREAMS)).rows) == 4
         assert (await trail.views.status())[0].pruned_before is None
         assert await trail.views.verify() == []
+
+
+@pytest.mark.parametrize("is_counted_by_another_version", [False, True])
+async def test_rows_of_a_service_stay_away_where_a_process_without_its_class_rebuilds(
+    store_url: str, is_counted_by_another_version: bool
+) -> None:
+    clock = ManualClock()
+    async with (
+        Steptrail.open(store_url, clock=clock, projections=[Refunds()]) as trail,
+        Steptrail.open(store_url, clock=clock) as other,
+    ):
+        for name in ("a", "b"):
+            await trail.run(refund_desk(450), "hi", session=name)
+            clock.advance(timedelta(days=100))
+        if is_counted_by_another_version:
+            async with Steptrail.open(store_url, clock=clock, projections=[Refunds(version=2)]) as newer:
+                await newer.views.wait(timeout=60)
+        await trail.views.prune(older_than=timedelta(days=150), dry_run=False)
+        for _ in range(2):  # the second finds a generation in which they were not begun
+            await other.views.rebuild()
+            assert {each.name for each in await other.views.status()} == {"runs"}
+        assert await refunds(trail) == [("agent:b", 450)]
+        assert await trail.views.verify() == []
+        assert (await trail.views.sql("SELECT version FROM projections ORDER BY version")).rows == [(1,), (1,)]
+        await other.views.rebuild(whole=True)
+        assert await refunds(trail) == [("agent:a", 450), ("agent:b", 450)]
 
 
 async def test_an_age_that_cannot_be_is_refused_and_a_huge_one_finds_nothing() -> None:

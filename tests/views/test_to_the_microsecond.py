@@ -4,7 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.events import LogEntry
+from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Table
 from steptrail.testing import ManualClock, ScriptedModel, say
+from tests.views.test_own_projections import Refunds, desk
 
 _ASKED = """
 SELECT e.stream, e.ended_at, e.ended_us, d.day FROM executions e
@@ -30,3 +33,46 @@ async def test_a_run_stands_on_its_own_day_up_to_the_last_microsecond(store_url:
         told = datetime.fromisoformat(ended_at) if isinstance(ended_at, str) else ended_at
         assert told == at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ended_us)
         assert (stream, str(day)) == (f"agent:{at:%Y-%m-%d}", at.date().isoformat())
+
+
+class Instants(Refunds):
+    """Keeps a number as an instant and as a day: a date of birth, say, or whatever a model has made up."""
+
+    _OWN = Table(
+        name="v1_instants",
+        says="instants",
+        columns=(
+            Column("position", ColumnKind.INTEGER, "the place"),
+            Column("at", ColumnKind.INTEGER, "an instant", INSTANT),
+            Column("day", ColumnKind.INTEGER, "its day", "days since 1970-01-01"),
+        ),
+        key=("position",),
+    )
+    name = "instants"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = (self._OWN,)
+
+    def apply(self, fold: int, entry: LogEntry, changes: Changes) -> int | None:
+        event: Any = entry.record.event
+        at = event.result["cents"]
+        changes.put(self._OWN, {"position": entry.position, "at": at, "day": at // 86_400_000_000})
+        return fold
+
+
+async def test_instants_of_a_service_are_shown_whenever_they_were_and_one_that_no_calendar_has_as_none(
+    store_url: str,
+) -> None:
+    given = [
+        *(datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), datetime(1955, 2, 28, 0, 0, 0, 1, tzinfo=UTC)),
+        *(datetime(1582, 10, 4, 12, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, tzinfo=UTC)),
+    ]
+    in_microseconds = [(each - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for each in given]
+    async with Steptrail.open(store_url, projections=[Instants()]) as trail:
+        for number, at in enumerate([*in_microseconds, 2**62, -(2**62)]):
+            await trail.run(desk(at), "hi", session=f"s{number}")
+        found: Any = (await trail.views.sql("SELECT at, day FROM instants ORDER BY position")).rows
+    told = [(datetime.fromisoformat(at) if isinstance(at, str) else at, str(day)) for at, day in found[:-2]]
+    assert told == [(at, at.date().isoformat()) for at in given]
+    assert found[-2:] == [(None, None)] * 2

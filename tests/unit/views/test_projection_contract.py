@@ -96,6 +96,38 @@ def test_a_row_that_does_not_fit_is_noticed(row: Any) -> None:
         CHECKS.test_what_it_writes_fits_its_tables_after_each_entry(WrongKind(row), sample())
 
 
+@pytest.mark.parametrize(
+    ("key", "amounts"),
+    [
+        (("odd",), {"notes": 1, "sum": 1.5}),
+        (("odd",), {"notes": True, "sum": 1}),
+        (("odd",), {"sum": 2**62}),
+        ((7,), {"sum": 1}),
+        ((None,), {"sum": 1}),
+        (("odd", "even"), {"sum": 1}),
+    ],
+)
+def test_what_is_added_and_does_not_fit_is_noticed(key: Any, amounts: Any) -> None:
+    class Adds(Counting):
+        def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
+            changes.add(TOTALS, key, amounts)
+            return fold
+
+    with pytest.raises(AssertionError):
+        CHECKS.test_what_it_writes_fits_its_tables_after_each_entry(Adds(), sample())
+
+
+@pytest.mark.parametrize("key", [("a", "1"), ("a",), ("a", None)])
+def test_a_key_to_drop_that_does_not_fit_is_noticed(key: Any) -> None:
+    class Drops(Counting):
+        def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
+            changes.drop(NOTES, key)
+            return fold
+
+    with pytest.raises(AssertionError):
+        CHECKS.test_what_it_writes_fits_its_tables_after_each_entry(Drops(), sample())
+
+
 def test_tables_that_are_not_listed_and_rows_of_sums_are_noticed() -> None:
     class Elsewhere(Counting):
         tables = (TOTALS,)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steptrail.projections.kernel.table import Column, ColumnKind, Table
+from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Table
 
 RUN, DAY, NAME, KIND = (
     Column("run", ColumnKind.INTEGER, "The run."),
@@ -13,6 +13,10 @@ RUN, DAY, NAME, KIND = (
     Column("name", ColumnKind.TEXT, "The name."),
     Column("kind", ColumnKind.TEXT, "The kind."),
 )
+AT = Column("at", ColumnKind.INTEGER, "When.", INSTANT)
+MAYBE = AT._replace(is_optional=True)
+OLD = Table(name="old", says="What grows old.", columns=(RUN, AT), key=("run",), aged_by="at")
+PART = Table(name="part", says="A part.", columns=(RUN, AT), key=("run",), aged_by="at", belongs_to=OLD)
 SUMS: Mapping[str, Any] = {"columns": (NAME, DAY, RUN), "key": ("name", "day"), "is_sums": True}
 BY_KIND = {**SUMS, "columns": (KIND, NAME, DAY, RUN), "key": ("kind", "name", "day")}
 
@@ -35,6 +39,8 @@ def _sums(*columns: Column, totals: Table | None = None) -> Table:
         ({**BY_KIND, "totals": _sums(NAME, DAY, RUN, totals=_sums(DAY, RUN))}, "u has no totals of t"),
         ({**SUMS, "is_sums": False, "totals": _sums(DAY, RUN)}, "u has no totals of t"),
         ({**SUMS, "totals": "u"}, "t: 'u' in `totals` is no `Table`"),
+        ({"columns": (MAYBE, NAME), "key": ("at",)}, "the key of t is not there in each row: at"),
+        ({"columns": (NAME, RUN), "key": ("name",), "belongs_to": PART}, "t belongs to part, which belongs to old"),
     ],
 )
 def test_a_table_that_could_not_be_kept_is_refused(given: dict[str, Any], why: str) -> None:
