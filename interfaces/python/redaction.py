@@ -46,8 +46,8 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
 
     So also in contexts, and in the conversation that a session began with. Case does not count. A result or an answer
     that is text is looked into when it is JSON. Prompts, errors, metadata and data that only a provider can read stay
-    as they are: look at those yourself before you share a recording. Raises `ConfigurationError` for a text in the place of the keys,
-    which would redact its letters, and for a key that is no text.
+    as they are: look at those yourself before you share a recording. Raises `ConfigurationError` for a text in
+    the place of the keys, which would redact its letters, and for a key that is no text.
     """
     if not (keys := a_row(keys, "`keys` to redact")):
         return recording
