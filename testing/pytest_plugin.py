@@ -18,7 +18,7 @@ from steptrail.domain.messages import Message
 from steptrail.infrastructure.portal import refuse_inside_a_loop
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.recording import Recording
-from steptrail.interfaces.python.redaction import redact
+from steptrail.interfaces.python.redaction import redact, redacted_value
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.interfaces.python.twins import BlockingClosing
@@ -134,7 +134,7 @@ class Cassettes:
             recording = Recording.load(path)
             began = recording.started
             _compare("input", full_form(began.input), full_form(given))
-            _compare("context", began.context, said)
+            _compare("context", began.context, redacted_value(said, recording.redacted))
             return asyncio.run(replay(agent, recording, match=match)).result
         except ReplayMismatch as mismatch:
             mismatch.add_note(f"The cassette is {path}. If the change is meant, {again} records it again.")

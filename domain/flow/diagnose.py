@@ -11,7 +11,7 @@
     CN-006  a choice between nothing                 FL-106  an expression that does not parse
     FL-110  a default that is no answer              FL-111  a template that cannot be filled in
     FL-112  a path that begins with no known word    FL-113  a schema that is none
-    FL-114  a pattern that is none
+    FL-114  a pattern that is none                   FL-115  what needs a package that is not there
 
 What shows only in the file, or with the code at hand, is found where these are read. A word that only looks unknown is
 a warning: the run may bring it.

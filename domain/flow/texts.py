@@ -47,10 +47,7 @@ class _Deciding(NamedTuple):
 
 
 def text_faults(node: nodes.Node, path: str, written: Collection[str], means: NodeMeans) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the texts of the node at a path; `written` are the variables that nodes write.
-
-    What needs a package that is not there is not looked at.
-    """
+    """Yield what is wrong with the texts of the node at a path; `written` are the variables that nodes write."""
     yield from _of_a_path(node, path)
     yield from _of_templates(node, path, written)
     if isinstance(node, nodes.MapNode):
@@ -124,25 +121,18 @@ def _of_means(node: nodes.Node, path: str, means: NodeMeans) -> Iterator[Diagnos
         if expression is not None and expression.kind == "cel":
             try:
                 means.expressions.check(expression.text, is_condition=is_condition)
-            except MissingMeans:
-                break
             except NodeFault as wrong:
-                yield fault("FL-106", f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}")
+                yield _wrong("FL-106", node, path, place, wrong)
     for place, schema in _schemas(node):
         try:
             means.schemas.problems(schema, None)
-        except MissingMeans:
-            break
         except NodeFault as wrong:
-            why, advice = f"the {place} of {node.id!r}: {wrong.message}", "give a JSON schema that refers to no other"
-            yield fault("FL-113", f"{path}.{place}", why, advice)
+            yield _wrong("FL-113", node, path, place, wrong, "give a JSON schema that refers to no other")
     for place, pattern in _patterns(node):
         try:
             means.patterns.fits(pattern, "")
-        except MissingMeans:
-            break
         except NodeFault as wrong:
-            yield fault("FL-114", f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}")
+            yield _wrong("FL-114", node, path, place, wrong)
     if isinstance(node, nodes.HumanNode) and node.on_timeout == "default":
         try:
             problem = wrong_in(default_answer(node), node, means.schemas)
@@ -151,6 +141,14 @@ def _of_means(node: nodes.Node, path: str, means: NodeMeans) -> Iterator[Diagnos
         if problem is not None:
             why = f"the default of {node.id!r} is no answer: {problem}"
             yield fault("FL-110", f"{path}.default", why, "give one that a person could give")
+
+
+def _wrong(
+    code: str, node: nodes.Node, path: str, place: str, wrong: NodeFault, advice: str | None = None
+) -> Diagnostic:
+    if isinstance(wrong, MissingMeans):  # it says itself what to do
+        code, advice = "FL-115", None
+    return fault(code, f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}", advice)
 
 
 def _expressions(node: nodes.Node) -> Iterator[_Deciding]:

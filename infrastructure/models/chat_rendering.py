@@ -130,8 +130,11 @@ def _content_part(part: object) -> JsonValue:
             return {"type": "text", "text": part.text}
         case MediaPart() if part.mime_type.startswith("image/"):
             return {"type": "image_url", "image_url": {"url": part.uri}}
+        case MediaPart(mime_type="application/pdf", uri=uri) if uri.startswith("data:"):
+            return {"type": "file", "file": {"filename": "file.pdf", "file_data": uri}}
         case MediaPart():
-            raise ConfigurationError(f"Chat Completions takes only images by address, not {part.mime_type}")
+            taken, given = "images, and PDF as `data:application/pdf;base64,…`", f"`{part.uri.partition(':')[0]}:…`"
+            raise ConfigurationError(f"Chat Completions takes only {taken}, not {part.mime_type} as {given}")
         case _:
             return None
 

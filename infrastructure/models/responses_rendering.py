@@ -145,9 +145,11 @@ def _content_part(part: Part) -> JsonValue:
             return {"type": "input_text", "text": part.text}
         case MediaPart() if part.mime_type.startswith("image/"):
             return {"type": "input_image", "image_url": part.uri, "detail": "auto"}
+        case MediaPart(mime_type="application/pdf", uri=uri) if uri.startswith("data:"):
+            return {"type": "input_file", "filename": "file.pdf", "file_data": uri}
         case MediaPart(mime_type="application/pdf"):
             return {"type": "input_file", "file_url": part.uri}
         case MediaPart():
-            raise ConfigurationError(f"the Responses API takes only images and PDF by address, not {part.mime_type}")
+            raise ConfigurationError(f"the Responses API takes only images and PDF, not {part.mime_type}")
         case _:
             return None

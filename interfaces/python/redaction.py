@@ -1,4 +1,4 @@
-"""Redaction: values taken out of a recording by the names of keys, in arguments and results of tools.
+"""Redaction: values taken out of a recording by the names of keys, in contexts, arguments and results of tools.
 
 The rest of the log stays true: digests of arguments and of requests are made anew of the remaining values, so a
 redacted recording replays like any other.
@@ -44,10 +44,10 @@ T = TypeVar("T")
 def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
-    So also in the conversation that a session began with. Case does not count. A result or an answer that is text is
-    looked into when it is JSON. Prompts, errors, metadata and data that only a provider can read stay as they are: look
-    at those yourself before you share a recording. Raises `ConfigurationError` for a text in the place of the keys,
-    which would redact its letters, and for a key that is no text.
+    So also in contexts, and in the conversation that a session began with. Case does not count. A result or an answer
+    that is text is looked into when it is JSON. Prompts, errors, metadata and data that only a provider can read stay
+    as they are: look at those yourself before you share a recording. Raises `ConfigurationError` for a text in
+    the place of the keys, which would redact its letters, and for a key that is no text.
     """
     if not (keys := a_row(keys, "`keys` to redact")):
         return recording
@@ -71,6 +71,11 @@ def redact_flow(recording: FlowRecording, keys: Collection[str]) -> FlowRecordin
     redaction = _Redaction(keys)
     records = [structs.replace(record, event=redaction.flow_event(record.event)) for record in recording.records]
     return replace(recording, records=records, redacted=tuple(sorted({*recording.redacted, *keys})))
+
+
+def redacted_value(value: JsonValue, keys: Collection[str]) -> JsonValue:
+    """Return a value as it stands in what was redacted."""
+    return _Redaction(keys).value(value)
 
 
 def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> AgentEvent:
@@ -97,25 +102,25 @@ class _Redaction:
                 parts = tuple(self._part(part) for part in reply.parts)
                 return structs.replace(event, reply=structs.replace(reply, parts=parts))
             case ApprovalGranted(arguments=dict() as arguments):
-                kept = self._value(arguments)
+                kept = self.value(arguments)
                 return structs.replace(event, arguments=kept, arguments_digest=digest_of(kept))
             case ToolExecutionCompleted(result=result) | ToolExecutionSettledLate(result=result):
-                told = self._value(self._within_text(result))
+                told = self.value(self._within_text(result))
                 cut = event.shown_characters
                 shown = cut if cut is not None and len(result_text(told)) > cut else None
                 return structs.replace(event, result=told, shown_characters=shown)
             case _:
                 # Whatever JSON another event, such as an amended call, has among its content.
-                content = {name: self._value(getattr(event, name)) for name in event.CONTENT}
+                content = {name: self.value(getattr(event, name)) for name in event.CONTENT}
                 return structs.replace(event, **content) if content else event
 
     def flow_event(self, event: FlowEvent) -> FlowEvent:
-        content: dict[str, object] = {name: self._value(getattr(event, name)) for name in event.CONTENT}
+        content: dict[str, object] = {name: self.value(getattr(event, name)) for name in event.CONTENT}
         match event:
             case FlowStarted(definition=definition):
                 content["definition"] = self._within_text(definition)
             case NodeFailed(error=error) | NodeFailureRecorded(error=error):
-                content["error"] = structs.replace(error, details=self._value(error.details))
+                content["error"] = structs.replace(error, details=self.value(error.details))
             case _:
                 pass
         return structs.replace(event, **content) if content else event
@@ -127,9 +132,9 @@ class _Redaction:
         if not isinstance(part, ToolCallPart):
             return part
         raw = part.raw if part.raw is None or not self._may_hold(part.raw) else REDACTED
-        return structs.replace(part, arguments=self._value(part.arguments), raw=raw)
+        return structs.replace(part, arguments=self.value(part.arguments), raw=raw)
 
-    def _value(self, value: T) -> T:
+    def value(self, value: T) -> T:
         return cast("T", self._without(value))
 
     def _without(self, value: Any) -> object:
@@ -144,7 +149,7 @@ class _Redaction:
             case Message(role=MessageRole.ASSISTANT | MessageRole.TOOL, parts=parts):
                 return structs.replace(value, parts=tuple(self._part(part) for part in parts))
             case Artifact(meta=meta):
-                return structs.replace(value, meta=self._value(meta))
+                return structs.replace(value, meta=self.value(meta))
             case _:
                 return value
 
@@ -153,7 +158,7 @@ class _Redaction:
             return result
         try:
             content: JsonValue = json.loads(result)
-            kept = self._value(content)
+            kept = self.value(content)
             return result if kept == content else as_unicode(json.dumps(kept, ensure_ascii=False))
         except json.JSONDecodeError:
             return result

@@ -20,7 +20,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.resources import checked_opener
-from steptrail.runtime.flow.means import WITHOUT
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
 from steptrail.runtime.flow.working import refuse_unsafe_cache
 
@@ -44,10 +43,10 @@ def about(node_id: str) -> Generator[None, None, None]:
 class GraphBuilder:
     """Collects the nodes and edges of a workflow. `Workflow` adds a method for each kind of node.
 
-    `_means` are what the texts of nodes are checked with. Those of the public `Workflow` come with infrastructure.
+    `_means` are what the texts of nodes are checked with, which the public `Workflow` has from infrastructure.
     """
 
-    _means: ClassVar[NodeMeans] = WITHOUT.of_nodes
+    _means: ClassVar[NodeMeans | None] = None
 
     def __init__(
         self,

@@ -34,9 +34,7 @@ def a_store(given: object) -> "EventStore":
     inherited = [name for name, method in methods.items() if getattr(type(given), name, None) is method]
     if missing := [f"`{name}`" for name in methods if name in inherited or not callable(getattr(given, name, None))]:
         lacks = f"it has no {', '.join(missing[:3])}{', …' if missing[3:] else ''}{' of its own' if inherited else ''}"
-        hint = (
-            "give an address such as 'sqlite:///runs.db', or what has the methods of `steptrail.stores.EventStore`"
-        )
+        hint = "give an address such as 'sqlite:///runs.db', or what has the methods of `steptrail.stores.EventStore`"
         raise ConfigurationError(f"{what} is no store, because {lacks}: {hint}")
     return cast("EventStore", given)
 

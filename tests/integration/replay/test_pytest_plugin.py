@@ -190,6 +190,30 @@ def test_given_keys_to_redact_then_no_cassette_holds_their_values(shop: pytest.P
     run(shop, "-k", "1").assert_outcomes(passed=1, deselected=1)
 
 
+def test_given_a_key_of_the_context_to_redact_then_what_was_recorded_is_replayed(shop: pytest.Pytester) -> None:
+    shop.makepyfile(
+        test_shop="""
+        from steptrail import AgentBuilder
+        from steptrail.testing import ScriptedModel
+
+        def test_it(steptrail_cassette):
+            desk = AgentBuilder("desk").with_model(ScriptedModel(["Hello."])).with_context(dict[str, str]).build()
+            context = {"tenant": "acme", "e-mail": "ana@shop.example"}
+            assert steptrail_cassette.run(desk, "Hello?", context=context).output == "Hello."
+        """
+    )
+    shop.makeini("[pytest]\nsteptrail_redact = e-mail")
+    run(shop, "--steptrail-record").assert_outcomes(passed=1)
+    cassette = (shop.path / "cassettes" / "test_shop" / "test_it.jsonl").read_text()
+    assert "ana@shop.example" not in cassette
+    run(shop).assert_outcomes(passed=1)
+    test = shop.path / "test_shop.py"
+    test.write_text(test.read_text().replace('"acme"', '"other"'))
+    done = run(shop)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*the context is not the recorded one. First difference: tenant"])
+
+
 def test_given_a_trail_of_its_own_then_a_test_runs_agents_and_looks_at_what_is_stored(shop: pytest.Pytester) -> None:
     shop.makepyfile(
         test_shop="""

@@ -1,6 +1,5 @@
 """What is wrong in the texts of nodes is told where a workflow is built or read, and not when a node runs."""
 
-import json
 import sys
 from typing import Any
 
@@ -247,14 +246,19 @@ edges: [a > b > c > d > e]
     ]
 
 
-def test_what_the_extra_would_check_is_left_to_the_run_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_a_package_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("cel_expr_python", "cel_expr_python.cel", "jsonschema", "referencing"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(Workflow, "_means", flow_means().of_nodes)
-    written = flow().gate("a", when="vars.x >").llm("b", MODEL, prompt="p", schema=NO_SCHEMA).chain("a", "b")
-    assert [node.id for node in written.build().definition.nodes] == ["a", "b"]
-    text: Any = {"steptrail": "flow/v1", "name": "x", "nodes": [{"id": "a", "kind": "gate", "when": "1 > 0"}]}
-    assert load_flow(json.dumps(text)).name == "x"
+    written = flow().gate("a", when="vars.x > 1").llm("b", MODEL, prompt="p", schema={"type": "object"})
+    written.human("c", type="input", prompt="?", schema={"type": "object"}).gate("d", when="vars.x").chain(*"abcd")
+    with pytest.raises(InvalidWorkflow, match="install it with `pip install 'steptrail\\[flow\\]'`") as caught:
+        written.build()
+    assert [(each.code, each.path, each.hint) for each in caught.value.diagnostics] == [
+        ("FL-115", "nodes[0].when", None),
+        ("FL-115", "nodes[1].schema", None),
+        ("FL-115", "nodes[2].schema", None),
+    ]
 
 
 @pytest.mark.parametrize(

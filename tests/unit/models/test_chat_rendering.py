@@ -77,10 +77,11 @@ def test_arguments_that_were_no_json_are_sent_as_json_all_the_same() -> None:
     )
 
 
-def test_images_go_by_address_and_other_media_are_refused() -> None:
+def test_images_go_by_address_and_pdf_as_they_are_and_other_media_are_refused() -> None:
     picture: tuple[Part, ...] = (
         TextPart(text="What is this?"),
         MediaPart(uri="https://x.example/cat.png", mime_type="image/png"),
+        MediaPart(uri="data:application/pdf;base64,JVBE", mime_type="application/pdf"),
     )
     assert rendered(Message(role=MessageRole.USER, parts=picture)) == [
         {
@@ -88,12 +89,14 @@ def test_images_go_by_address_and_other_media_are_refused() -> None:
             "content": [
                 {"type": "text", "text": "What is this?"},
                 {"type": "image_url", "image_url": {"url": "https://x.example/cat.png"}},
+                {"type": "file", "file": {"filename": "file.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
             ],
         }
     ]
-    sound = MediaPart(uri="https://x.example/a.mp3", mime_type="audio/mpeg")
-    with pytest.raises(ConfigurationError, match="not audio/mpeg"):
-        rendered(Message(role=MessageRole.USER, parts=(sound,)))
+    for uri, mime_type in (("a.mp3", "audio/mpeg"), ("a.pdf", "application/pdf")):
+        other = MediaPart(uri=f"https://x.example/{uri}", mime_type=mime_type)
+        with pytest.raises(ConfigurationError, match=f"not {mime_type}"):
+            rendered(Message(role=MessageRole.USER, parts=(other,)))
 
 
 def test_names_are_sent_and_reasoning_is_not() -> None:

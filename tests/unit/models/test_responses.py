@@ -131,11 +131,16 @@ def test_nothing_is_stored_and_parameters_go_into_the_body() -> None:
 
 
 def test_media_go_by_address_as_far_as_the_protocol_takes_them() -> None:
-    parts = (MediaPart(uri="u.png", mime_type="image/png"), MediaPart(uri="u.pdf", mime_type="application/pdf"))
+    parts = (
+        MediaPart(uri="u.png", mime_type="image/png"),
+        MediaPart(uri="u.pdf", mime_type="application/pdf"),
+        MediaPart(uri="data:application/pdf;base64,JVBE", mime_type="application/pdf"),
+    )
     (item,) = render_items([Message(role=MessageRole.USER, parts=parts)])
     assert dict_of(item)["content"] == [
         {"type": "input_image", "image_url": "u.png", "detail": "auto"},
         {"type": "input_file", "file_url": "u.pdf"},
+        {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,JVBE"},
     ]
     sound = Message(role=MessageRole.USER, parts=(MediaPart(uri="u.mp3", mime_type="audio/mpeg"),))
     with pytest.raises(ConfigurationError, match="audio/mpeg"):
