@@ -514,7 +514,10 @@ export class SteptrailSession extends Followed {
     switch (type) {
       case "agent.status":
         this._stands(data.status, version);
-        if (data.status !== "in_progress") this._begun(); // what was being written was cut off
+        if (data.status !== "in_progress") {
+          this._begun(); // what was being written was cut off
+          for (const piece of this.#pieces.values()) piece.until = Math.min(piece.until, version); // and the rest is stored, or lost
+        }
         void this.refresh();
         break;
       case "agent.message":
