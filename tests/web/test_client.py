@@ -215,6 +215,29 @@ def test_a_long_message_is_looked_through_once_however_it_is_cut() -> None:
     assert said == {"last": "4.1", "once": True}
 
 
+def test_what_a_store_has_lost_is_shown_no_more_when_everything_is_sent_again() -> None:
+    said = played("""
+      let texts = [];
+      const show = (messages) => { texts = messages.map((each) => each.content); };
+      const says = (content) => [{ id: `s:${content}`, role: "assistant", content, timestamp: "" }];
+      Object.assign(stored, { version: 37, messages: says("lost") });
+      follow({ fetch: answering(open) }, show);
+      await settled();
+      const is = (status, sequence, previous) => ({ event: "agent.status", sequence, previous, data: { status } });
+      say(is("completed", "37.1", null));
+      await settled();
+      const seen = [[views.at(-1).status, ...texts]];
+      lines.at(-1).close();
+      Object.assign(stored, { version: 19, status: "paused", messages: says("kept") });
+      await settled();
+      for (const body of [is("in_progress", "2.1", null), is("paused", "19.1", "2.1")]) say(body);
+      await settled();
+      seen.push([views.at(-1).status, ...texts]);
+      const said = { seen, last: kept.get(KEY), asked: asked.at(-1) };
+    """)
+    assert said == {"seen": [["completed", "lost"], ["paused", "kept"]], "last": "19.1", "asked": "37.1"}
+
+
 @pytest.mark.parametrize("status", ["paused", "waiting"])
 @pytest.mark.parametrize("is_whole", [False, True], ids=["cut off", "never stored"])
 def test_text_that_was_cut_off_is_gone_when_the_run_pauses_and_comes_anew_when_it_goes_on(
