@@ -181,7 +181,7 @@ class Followed {
   /** Takes what was fetched. @param {any} stored */
   _take(stored) {}
 
-  /** Shows nothing of what was stored: it has been erased. */
+  /** Shows nothing of what was stored: it is there no more. */
   _gone() {}
 
   /** Begins anew with what is not stored: what will be written is sent from its beginning. */
@@ -271,15 +271,17 @@ class Followed {
   /** Notes that the server says no, or that there is nothing. @param {Response} answer */
   #isRefused(answer) {
     this._missing = answer.status === 404;
-    if (this._missing && this._stored !== null) {
-      this._stored = this._status = null;
-      this._statusAt = 0;
-      this.#remember(null);
-      this._gone();
-    }
+    if (this._missing && this._stored !== null) this.#beginAnew();
     if (answer.status < 400 || answer.status >= 500) return false;
     this.#turnedAway(this._missing ? null : answer.statusText || String(answer.status));
     return true;
+  }
+
+  #beginAnew() {
+    this._stored = this._status = null;
+    this._statusAt = 0;
+    this.#remember(null);
+    this._gone();
   }
 
   #welcomed() {
@@ -404,6 +406,8 @@ class Followed {
     if (this._lastId !== null && body.previous !== null && isBehind(id, this._lastId)) return;
     // The first message after what is stored has no place of its own to compare with.
     const isGap = this._lastId !== null && body.previous !== this._lastId;
+    // Who is sent the first message again has seen what the store has no more, such as one that lost its last commits.
+    if (isGap && body.previous === null) this.#beginAnew();
     this.#remember(id);
     this._durable(type, data, placeOf(id)[0]);
     if (isGap) void this.refresh();
@@ -514,7 +518,10 @@ export class SteptrailSession extends Followed {
     switch (type) {
       case "agent.status":
         this._stands(data.status, version);
-        if (data.status !== "in_progress") this._begun(); // what was being written was cut off
+        if (data.status !== "in_progress") {
+          this._begun(); // what was being written was cut off
+          for (const piece of this.#pieces.values()) piece.until = Math.min(piece.until, version); // and the rest is stored, or lost
+        }
         void this.refresh();
         break;
       case "agent.message":

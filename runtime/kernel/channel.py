@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from steptrail.domain.errors import StoreSetBack, shown
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import Writing
@@ -168,6 +170,9 @@ class Channel:
             # The number is taken before the stream is read. Whatever comes later changes it, or has been read.
             growths = self._growths
             stored = await self._store.read(self._stream, after=self._end, limit=_PAGE)
+            if not stored.records and await self._store.version(self._stream) < self._end:
+                # What is stored up to there from now on would never be handed out.
+                raise StoreSetBack(f"session {shown(id_of(self._stream))}", self._end)
             older = len(self._records)
             self._records.extend(stored.records)
             if stored.records:

@@ -215,20 +215,48 @@ def test_a_long_message_is_looked_through_once_however_it_is_cut() -> None:
     assert said == {"last": "4.1", "once": True}
 
 
+def test_what_a_store_has_lost_is_shown_no_more_when_everything_is_sent_again() -> None:
+    said = played("""
+      let texts = [];
+      const show = (messages) => { texts = messages.map((each) => each.content); };
+      const says = (content) => [{ id: `s:${content}`, role: "assistant", content, timestamp: "" }];
+      Object.assign(stored, { version: 37, messages: says("lost") });
+      follow({ fetch: answering(open) }, show);
+      await settled();
+      const is = (status, sequence, previous) => ({ event: "agent.status", sequence, previous, data: { status } });
+      say(is("completed", "37.1", null));
+      await settled();
+      const seen = [[views.at(-1).status, ...texts]];
+      lines.at(-1).close();
+      Object.assign(stored, { version: 19, status: "paused", messages: says("kept") });
+      await settled();
+      for (const body of [is("in_progress", "2.1", null), is("paused", "19.1", "2.1")]) say(body);
+      await settled();
+      seen.push([views.at(-1).status, ...texts]);
+      const said = { seen, last: kept.get(KEY), asked: asked.at(-1) };
+    """)
+    assert said == {"seen": [["completed", "lost"], ["paused", "kept"]], "last": "19.1", "asked": "37.1"}
+
+
 @pytest.mark.parametrize("status", ["paused", "waiting"])
-def test_text_that_was_cut_off_is_gone_when_the_run_pauses_and_comes_anew_when_it_goes_on(status: str) -> None:
+@pytest.mark.parametrize("is_whole", [False, True], ids=["cut off", "never stored"])
+def test_text_that_was_cut_off_is_gone_when_the_run_pauses_and_comes_anew_when_it_goes_on(
+    status: str, *, is_whole: bool
+) -> None:
     said = played(f"""
       let texts = [];
       follow({{ fetch: answering(open) }}, (messages) => {{ texts = messages.map((each) => each.content); }});
       await settled();
       const is = (status, sequence, previous) => ({{ event: "agent.status", sequence, previous, data: {{ status }} }});
-      const wrote = (content, attempt) => {{
-        const data = {{ message_id: "s:1:1", content, is_complete: false, step_number: 1, attempt }};
+      const wrote = (content, attempt, is_complete = false) => {{
+        const data = {{ message_id: "s:1:1", content, is_complete, step_number: 1, attempt }};
         return {{ event: "agent.stream.chunk", sequence: "4.1", previous: "4.1", data }};
       }};
-      const cut = [is("in_progress", "4.1", null), wrote("It ", 1), wrote("is", 1), is("{status}", "6.1", "4.1")];
+      const isWhole = {json.dumps(is_whole)}, cut = is("{status}", "6.1", "4.1");
+      const before = [is("in_progress", "4.1", null), wrote("It ", 1), wrote("is", 1, isWhole)];
       const seen = [];
-      for (const body of [...cut, is("in_progress", "7.1", "6.1"), wrote("It is", 2)]) {{
+      for (const body of [...before, cut, is("in_progress", "7.1", "6.1"), wrote("It is", 2)]) {{
+        if (body === cut) Object.assign(stored, {{ status: "{status}", version: 6 }});
         say(body);
         await settled();
         seen.push([views.at(-1).status, ...texts]);

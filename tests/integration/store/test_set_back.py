@@ -14,8 +14,9 @@ import pytest
 
 from steptrail import Agent, Steptrail
 from steptrail.broadcasting import Broadcaster
-from steptrail.domain.errors import StoreSetBack
+from steptrail.domain.errors import StoreSetBack, StoreUnavailable
 from steptrail.infrastructure.store import open_store
+from steptrail.runtime.kernel.following import Following
 from steptrail.testing import call
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.broadcast.transports import KeepingTransport
@@ -50,6 +51,18 @@ async def with_a_run_to_lose(server: PostgresServer, database: str, desk: Desk) 
         server.execute(f"DROP DATABASE IF EXISTS {copy}")
 
 
+async def set_back(following: Following) -> StoreSetBack:
+    """Return what a follower who has seen more than there is now is told, as soon as the server is back."""
+    while True:
+        try:
+            item = await anext(following)
+        except StoreSetBack as error:
+            return error
+        except StoreUnavailable:
+            continue
+        raise AssertionError(item)
+
+
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
@@ -71,6 +84,27 @@ async def test_given_a_run_whose_last_commits_are_lost_then_it_says_so_and_anoth
         again = await trail.run(serving(desk), "three", session="s")
         assert again.status == "completed"
         assert [message.text for message in again.state.messages if message.is_user()] == ["one", "three"]
+
+
+async def test_given_who_follows_a_session_whose_last_commits_are_lost_then_each_is_told_and_may_begin_again(
+    postgres_server: PostgresServer, postgres_database: str, desk: Desk
+) -> None:
+    url = postgres_server.url(postgres_database)
+    async with with_a_run_to_lose(postgres_server, postgres_database, desk) as put_back, Steptrail.open(url) as trail:
+        # given
+        session = trail.session("s")
+        kept = (await session.state()).version
+        lost = (await session.send(serving(desk), "two")).state.version
+        followings = [session.follow(after=after, forever=True) for after in (0, lost)]
+        async with followings[0], followings[1], asyncio.timeout(60):
+            seen = [await anext(followings[0]) for _ in range(lost)]
+            # when
+            await asyncio.to_thread(put_back)
+            # then
+            for following in followings:
+                assert "'s' as it was read here" in str(await set_back(following))
+        async with session.follow() as again:
+            assert [each async for each in again] == seen[:kept]
 
 
 async def test_given_others_who_went_on_from_what_was_left_then_the_session_is_not_taken_for_damaged(
