@@ -37,7 +37,9 @@ def open_series(store: EventStore) -> Series:
     if origin.path is None:
         temporary = temporary_folder("steptrail-views-")
         return SqliteSeries(Path(temporary.name), patience=origin.patience, temporary=temporary)
-    return SqliteSeries(folder_of(origin), patience=origin.patience)
+    folder = folder_of(origin)
+    # The folder of a store that was moved away is not made anew. That of the user's cache may not be there yet.
+    return SqliteSeries(folder, patience=origin.patience, makes_parents=folder.parent != origin.path.parent)
 
 
 def folder_of(origin: Origin) -> Path:
