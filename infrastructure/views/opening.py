@@ -44,9 +44,11 @@ def open_series(store: EventStore) -> Series:
 
 def folder_of(origin: Origin) -> Path:
     """Return the folder for the read models of a SQLite file: beside it, or in the user's cache."""
+    from steptrail.infrastructure.store.sqlite.errors import is_allowed
+
     path = origin.path or Path()
     beside = path.with_name(f"{path.name}-views")
-    if os.access(beside if os.path.exists(beside) else path.parent, os.W_OK):
+    if is_allowed(beside if os.path.exists(beside) else path.parent, os.W_OK):
         return beside
     return _cache() / "steptrail" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}-views"
 

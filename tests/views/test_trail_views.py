@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 import threading
 import time
@@ -202,21 +201,6 @@ async def test_views_of_a_store_that_was_deleted_and_made_anew_are_made_anew(tmp
             answer = await trail.views.sql(STATUSES)
             assert [row[0] for row in answer.rows] == [f"agent:{session}{number}" for number in range(count)]
         path.unlink()
-
-
-async def test_a_store_whose_folder_cannot_be_written_is_counted_in_a_cache_that_is_not_there_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, cache = f"sqlite:///{tmp_path / 'runs.db'}", tmp_path / "home" / ".cache"
-    async with Steptrail.open(address) as trail:
-        await trail.run(agent("hello"), "hi", session="a")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    # The user who runs the tests may be root, who can write everywhere but on a disk that is mounted for reading.
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    async with Steptrail.open(address, read_only=True) as trail:
-        assert (await trail.views.sql(STATUSES)).rows == [("agent:a", "completed")]
-        (place,) = {Path(each.place) for each in await trail.views.status()}
-    assert place.parent == cache / "steptrail"
 
 
 async def test_a_lost_folder_of_views_is_made_again(tmp_path: Path) -> None:
