@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Exit, Refusal, endings
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
     FORMS,
@@ -107,7 +107,7 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
             stack.push_async_callback(close_models, agent)
         # Until here the command ends as any other does: what an agent opens may take for ever.
         ending = asyncio.Event()
-        for sent in (signal.SIGTERM, signal.SIGINT):
+        for sent in (*endings(), signal.SIGINT):
             with suppress(NotImplementedError):  # Windows ends a process without asking
                 asyncio.get_running_loop().add_signal_handler(sent, ending.set)
         async with trail.work(
