@@ -1,7 +1,6 @@
 """Exit codes, and the refusals that become one line on standard error."""
 
-import signal
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -37,15 +36,6 @@ class Exit(IntEnum):
 
 class Refusal(Exception):
     """The command cannot be carried out as it was given. The text is one line that says what to do."""
-
-
-def endings() -> Sequence[signal.Signals]:
-    """Return the signals beside Ctrl-C that ask a command to end: SIGTERM, and SIGHUP, which a closed terminal sends.
-
-    What whoever started it had it ignore is left out, such as SIGHUP under `nohup`.
-    """
-    found = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # Windows knows no SIGHUP
-    return [each for each in found if each is not None and signal.getsignal(each) is not signal.SIG_IGN]
 
 
 @contextmanager

@@ -42,7 +42,8 @@ from steptrail.interfaces.cli import (
     why,
     working,
 )
-from steptrail.interfaces.cli.exits import Exit, Refusal, endings
+from steptrail.interfaces.cli.ending import endings
+from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, Handler

@@ -20,7 +20,8 @@ from steptrail.domain.continuation.limits import LIMITS, Limits
 from steptrail.domain.errors import InvalidSetting, SessionNotFound, stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.interfaces.cli.exits import Exit, Refusal, endings, exit_of
+from steptrail.interfaces.cli.ending import endings, when_asked_to_end
+from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import WayOn, given_again
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
@@ -267,7 +268,5 @@ def _pausing_when_asked() -> "asyncio.Task[object]":
     """Have SIGTERM and SIGHUP cancel the current task, as `asyncio.run` has Ctrl-C do, and return that task."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in a task
-    with suppress(NotImplementedError):  # Windows ends a process without asking
-        for each in endings():
-            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+    when_asked_to_end(task.cancel, endings())
     return task

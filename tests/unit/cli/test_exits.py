@@ -1,12 +1,10 @@
-"""Where a session stands decides the exit code of whoever ran it; and which signals end a command."""
-
-import signal
+"""Where a session stands decides the exit code of whoever ran it."""
 
 import pytest
 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import FinishReason
-from steptrail.interfaces.cli.exits import Exit, endings, exit_of
+from steptrail.interfaces.cli.exits import Exit, exit_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.testing import Reply, ScriptedModel, say
@@ -37,12 +35,3 @@ async def test_given_a_run_that_ended_then_its_status_and_reason_are_the_exit_co
     builder: AgentBuilder, code: Exit
 ) -> None:
     assert await ended(builder) is code
-
-
-def test_given_a_command_that_is_to_outlive_its_terminal_then_the_end_of_that_does_not_end_it() -> None:
-    assert endings() == [signal.SIGTERM, signal.SIGHUP]
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
-    try:
-        assert endings() == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGHUP, before)
