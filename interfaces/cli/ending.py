@@ -20,7 +20,7 @@ _log = logging.getLogger("steptrail.runs")
 def endings() -> Sequence[signal.Signals]:
     """Return the signals beside Ctrl-C that ask a command to end: SIGTERM, and SIGHUP, which a closed terminal sends.
 
-    What whoever started it had it ignore is left out, such as SIGHUP under `nohup`.
+    One that the process was started to ignore is left out, as SIGHUP is under `nohup`.
     """
     found = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # Windows knows no SIGHUP
     return [each for each in found if each is not None and signal.getsignal(each) is not signal.SIG_IGN]
