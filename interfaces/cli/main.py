@@ -125,9 +125,12 @@ def _ending_when_asked() -> Generator[list[int]]:
 
     with ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
-            for each in endings():
-                before = signal.signal(each, end)
+            asking = endings()
+            for each in (signal.SIGINT, *asking):  # a worker takes Ctrl-C too
+                before = signal.getsignal(each)
                 stack.callback(signal.signal, each, signal.SIG_DFL if before is None else before)
+            for each in asking:
+                signal.signal(each, end)
         yield asked
 
 
