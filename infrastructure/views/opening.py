@@ -37,14 +37,18 @@ def open_series(store: EventStore) -> Series:
     if origin.path is None:
         temporary = temporary_folder("steptrail-views-")
         return SqliteSeries(Path(temporary.name), patience=origin.patience, temporary=temporary)
-    return SqliteSeries(folder_of(origin), patience=origin.patience)
+    folder = folder_of(origin)
+    # The folder of a store that was moved away is not made anew. That of the user's cache may not be there yet.
+    return SqliteSeries(folder, patience=origin.patience, makes_parents=folder.parent != origin.path.parent)
 
 
 def folder_of(origin: Origin) -> Path:
     """Return the folder for the read models of a SQLite file: beside it, or in the user's cache."""
+    from steptrail.infrastructure.store.sqlite.errors import is_allowed
+
     path = origin.path or Path()
     beside = path.with_name(f"{path.name}-views")
-    if os.access(beside if os.path.exists(beside) else path.parent, os.W_OK):
+    if is_allowed(beside if os.path.exists(beside) else path.parent, os.W_OK):
         return beside
     return _cache() / "steptrail" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}-views"
 

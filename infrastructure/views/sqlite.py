@@ -185,8 +185,16 @@ class _SqliteStatements:
 class SqliteSeries:
     """The files of all generations, in one folder. A `temporary` one is removed at the end."""
 
-    def __init__(self, folder: Path, *, patience: float, temporary: "TemporaryDirectory[str] | None" = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        patience: float,
+        temporary: "TemporaryDirectory[str] | None" = None,
+        makes_parents: bool = False,
+    ) -> None:
         self.folder, self._patience, self._temporary = folder, patience, temporary
+        self._makes_parents = makes_parents
         self._opened: dict[int, tuple[Generation, tuple[int, int] | None]] = {}
         """Those that are open, each with the file that it was by then."""
         self._lock = threading.Lock()
@@ -230,7 +238,7 @@ class SqliteSeries:
     def begin(self) -> Generation:
         """Make a new generation, without tables, that nobody points at."""
         try:
-            self.folder.mkdir(exist_ok=True)
+            self.folder.mkdir(exist_ok=True, parents=self._makes_parents)
             # Not the one that is pointed at, whose file may have been removed: readers would find it half made.
             number = max(*self.sizes(), self._pointed_at() or 0, 0)
             while True:

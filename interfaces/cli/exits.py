@@ -31,7 +31,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C, where no run could be paused."""
     TERMINATED = 143
-    """SIGTERM, likewise."""
+    """SIGTERM, or the end of its terminal, likewise."""
 
 
 class Refusal(Exception):

@@ -5,8 +5,9 @@ import asyncio
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from functools import cache
 from types import FrameType
 
@@ -41,6 +42,7 @@ from steptrail.interfaces.cli import (
     why,
     working,
 )
+from steptrail.interfaces.cli.ending import endings
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output, one_line
@@ -51,7 +53,7 @@ from steptrail.interfaces.python.flow_files import InvalidFlowFile
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     output = Output(sys.stdout, sys.stderr)
-    with _ending_on_sigterm() as asked:
+    with _ending_when_asked() as asked:
         code = _carried_out(argv, output)
     return Exit.TERMINATED if code == Exit.INTERRUPTED and asked else code
 
@@ -106,11 +108,11 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
 
 
 @contextmanager
-def _ending_on_sigterm() -> Generator[list[int]]:
-    """Have SIGTERM end what runs as Ctrl-C does, so that it gives up its leases and removes its temporary files.
+def _ending_when_asked() -> Generator[list[int]]:
+    """Have SIGTERM and SIGHUP end what runs as Ctrl-C does, so that it gives up its leases and its temporary files.
 
     Yields the list that the signal is put into. A command that has a way of its own to end, such as a worker, takes
-    the signal itself.
+    the signals itself.
     """
     asked = list[int]()
 
@@ -121,15 +123,15 @@ def _ending_on_sigterm() -> Generator[list[int]]:
             raise KeyboardInterrupt
         interrupt(signal.SIGINT, frame)
 
-    try:
-        before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # outside of the main thread
+    with ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            asking = endings()
+            for each in (signal.SIGINT, *asking):  # a worker takes Ctrl-C too
+                before = signal.getsignal(each)
+                stack.callback(signal.signal, each, signal.SIG_DFL if before is None else before)
+            for each in asking:
+                signal.signal(each, end)
         yield asked
-        return
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 class _Notes(logging.Handler):

@@ -1,11 +1,10 @@
 """`run`, `resume`, `retry` and `send`: the commands that run an agent or a workflow here, with live progress.
 
-Ctrl-C and SIGTERM cancel the run, which pauses it; the exit code then says so.
+Ctrl-C, SIGTERM and the end of the terminal cancel the run, which pauses it; the exit code then says so.
 """
 
 import argparse
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
@@ -21,6 +20,7 @@ from steptrail.domain.continuation.limits import LIMITS, Limits
 from steptrail.domain.errors import InvalidSetting, SessionNotFound, stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.interfaces.cli.ending import endings, when_asked_to_end
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import WayOn, given_again
 from steptrail.interfaces.cli.kinds import kind_shown
@@ -215,7 +215,7 @@ def _driven(
             trail = await stack.enter_async_context(opened)
             stream = await _stream(trail, arguments, chosen, of=AGENTS if is_agent else FLOWS)
             output.live(stream_name(stream))
-            task, shown = _pausing_on_sigterm(), kind_shown(stream)
+            task, shown = _pausing_when_asked(), kind_shown(stream)
             progress: Any = FlowProgress(output.live)
             if is_agent:
                 progress = Progress(output.live, output.writing if output.shows_writing else None)
@@ -264,10 +264,9 @@ def _way_on(state: "AgentState | FlowState", arguments: argparse.Namespace) -> W
     return shown.how_to_go_on(state, given_again(arguments))
 
 
-def _pausing_on_sigterm() -> "asyncio.Task[object]":
-    """Have SIGTERM cancel the current task, as `asyncio.run` has Ctrl-C do, and return that task."""
+def _pausing_when_asked() -> "asyncio.Task[object]":
+    """Have SIGTERM and SIGHUP cancel the current task, as `asyncio.run` has Ctrl-C do, and return that task."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in a task
-    with suppress(NotImplementedError):  # Windows ends a process without asking
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    when_asked_to_end(task.cancel, endings())
     return task

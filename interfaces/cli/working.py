@@ -3,14 +3,13 @@
 import argparse
 import asyncio
 import logging
-import os
 import signal
-import sys
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
+from steptrail.interfaces.cli.ending import PATIENCE_SECONDS, end_here, endings, when_asked_to_end
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
@@ -107,9 +106,8 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
             stack.push_async_callback(close_models, agent)
         # Until here the command ends as any other does: what an agent opens may take for ever.
         ending = asyncio.Event()
-        for sent in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError):  # Windows ends a process without asking
-                asyncio.get_running_loop().add_signal_handler(sent, ending.set)
+        patience = max(arguments.grace, PATIENCE_SECONDS)
+        when_asked_to_end(ending.set, (*endings(), signal.SIGINT), patience=patience)
         async with trail.work(
             *agents,
             concurrency=arguments.concurrency,
@@ -133,10 +131,5 @@ async def _leave_the_deaf() -> None:
         task.cancel()
     if left and (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
         _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
-        logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            # The process may have been started without it, and what it leads to may be full or gone.
-            with suppress(AttributeError, OSError):
-                stream.flush()
         # To leave it behind is not enough: Python takes a run that stands there apart at its end, with tracebacks.
-        os._exit(Exit.OK)
+        end_here(Exit.OK)

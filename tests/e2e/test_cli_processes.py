@@ -163,7 +163,7 @@ def test_given_a_running_session_when_paused_by_another_process_then_it_ends_wit
     assert cli("resume", "agents.py:steps", "s1").code == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_given_an_interrupted_run_then_it_is_paused_and_says_how_to_go_on(cli: Cli, how: signal.Signals) -> None:
     running = cli.start("run", "agents.py:slow", "hi", "--id", "s1")
     until(running, "called")

@@ -2,9 +2,9 @@
 
 Starting Python and importing what an agent needs takes half a second of a processor. The command is a small client.
 It hands its arguments, folder, variables and open files to a server (`tests.harness.ready_python_server`), which forks
-a process that has all of it. The client ends as that process does and passes SIGTERM and SIGINT on. When it is killed,
-the process is killed a moment later; who kills for good sends `KILL` instead. A test that needs a fresh import starts
-`sys.executable`.
+a process that has all of it. The client ends as that process does and passes SIGTERM, SIGHUP and SIGINT on. When it is
+killed, the process is killed a moment later; who kills for good sends `KILL` instead. A test that needs a fresh import
+starts `sys.executable`.
 """
 
 import atexit

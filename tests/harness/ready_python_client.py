@@ -18,6 +18,7 @@ else:
 
 _SENT: dict[int, int] = {
     _signal.SIGTERM: _signal.SIGTERM,
+    _signal.SIGHUP: _signal.SIGHUP,
     _signal.SIGINT: _signal.SIGINT,
     _signal.SIGUSR1: _signal.SIGKILL,
 }

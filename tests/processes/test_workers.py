@@ -180,7 +180,7 @@ def test_a_worker_that_is_told_to_end_in_the_middle_of_a_tool_lets_it_end_and_an
         until(lambda: are_done(trail, 1), second)
         assert set(Counter(line.split()[1] for line in shop.ledger()).values()) == {1}
         assert len({line.split()[0] for line in shop.ledger()}) == 2
-        second.send_signal(signal.SIGTERM)
+        second.send_signal(signal.SIGHUP)  # as a terminal does that is closed
         assert second.wait(60) == 0
         assert shop.log.read_text(encoding="utf-8").count("draining") == 2
 

@@ -1,4 +1,4 @@
-"""The folder of a store may not be looked into any more, while a process has the store and its read models open."""
+"""Read models beside a store, or in the user's cache, where the folder of the store may not be used."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,3 +29,22 @@ async def test_a_folder_that_may_not_be_looked_into_any_more_ends_questions_in_a
             await each.catch_up()
         await each.close()
     await store.close()
+
+
+async def test_a_store_whose_folder_may_not_be_written_is_counted_in_a_cache_that_is_not_there_yet(
+    unprivileged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, cache = url(unprivileged / "runs.db"), unprivileged.parent / "home" / ".cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    store = open_store(address)
+    await note(store, "agent:a", 1)
+    await store.close()
+    unprivileged.chmod(0o555)
+
+    reader = open_store(address, read_only=True)
+    views = Views(reader, open_series(reader), [Counting()])
+    await views.catch_up()
+    assert len((await views.status())[0]) == 1
+    assert (cache / "steptrail").is_dir()
+    await views.close()
+    await reader.close()

@@ -1,10 +1,13 @@
 """Code of an agent that ends the program, as scripts do that find a setting missing."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.unit.cli.command import Type
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 AGENTS = """
 import sys
@@ -74,6 +77,8 @@ def test_given_code_that_ends_the_program_then_the_command_says_so_and_is_no_suc
 def test_given_code_that_ends_the_program_in_a_worker_then_that_is_no_ordinary_end(shop: Type) -> None:
     Path("says").touch()
     assert shop("start", "shop.py:hook", "hi", "--id", "s").code == 0
+    before = [signal.getsignal(each) for each in SIGNALS]
     worked = shop("work", "shop.py:hook")
     assert worked.code == 2
     assert "(exit SHOP_KEY is not set)" in worked.err
+    assert [signal.getsignal(each) for each in SIGNALS] == before

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing import ScriptedModel, calls
 from tests.harness.scarce import largest_file
 from tests.unit.cli.command import Type
@@ -20,7 +21,8 @@ def look() -> str:
 
 
 def test_given_no_room_for_a_test_then_none_is_there_and_the_same_command_writes_it_later(typed: Type) -> None:
-    model = ScriptedModel([calls(*[("look", {})] * 800), "done"])
+    many: list[tuple[str, dict[str, JsonValue]]] = [("look", {})] * 800
+    model = ScriptedModel([calls(*many), "done"])
     with Steptrail.open_sync("sqlite:///steptrail.db") as trail:
         trail.run(AgentBuilder("a").with_model(model).with_tools(look).build(), "go", session="long")
     Path("long.py").write_text(AGENT, encoding="utf-8")

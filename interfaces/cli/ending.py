@@ -1,0 +1,63 @@
+"""The signals that ask a command to end, and what it does then."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+PATIENCE_SECONDS = 10.0
+"""How long code that does not return may hold up a command that is asked to end."""
+
+_log = logging.getLogger("steptrail.runs")
+
+
+def endings() -> Sequence[signal.Signals]:
+    """Return the signals beside Ctrl-C that ask a command to end: SIGTERM, and SIGHUP, which a closed terminal sends.
+
+    One that the process was started to ignore is left out, as SIGHUP is under `nohup`.
+    """
+    found = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # Windows knows no SIGHUP
+    return [each for each in found if each is not None and signal.getsignal(each) is not signal.SIG_IGN]
+
+
+def when_asked_to_end(
+    act: Callable[[], object], sent: Sequence[signal.Signals], *, patience: float = PATIENCE_SECONDS
+) -> None:
+    """Call `act` in the running loop when one of these signals comes.
+
+    Code that does not return may hold the loop up. Where it has not called `act` after `patience` seconds, the process
+    ends there, as if it had been killed.
+    """
+    loop = asyncio.get_running_loop()
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        heard = threading.Event()
+
+        def end_unless_heard() -> None:
+            if not heard.wait(patience):
+                _log.warning("code that does not return holds up the process: it ends without it")
+                end_here(128 + number)
+
+        with suppress(RuntimeError):  # the loop is closed: it ends anyway
+            loop.call_soon_threadsafe(heard.set)
+            loop.call_soon_threadsafe(act)
+            threading.Thread(target=end_unless_heard, name="steptrail-ending", daemon=True).start()
+
+    for each in sent:
+        signal.signal(each, asked)
+
+
+def end_here(code: int) -> NoReturn:
+    """End the process with nothing but what is printed already."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        # The process may have been started without it, and what it leads to may be full or gone.
+        with suppress(AttributeError, OSError):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,51 @@
+"""A command that is asked to end by a signal."""
+
+import asyncio
+import logging
+import signal
+import threading
+
+from steptrail.interfaces.cli.ending import endings, when_asked_to_end
+from tests.harness.worker_pool import WorkerPool
+
+
+def held_up() -> None:
+    """Be asked to end, and never return. Called in a worker."""
+
+    async def at_work() -> None:
+        when_asked_to_end(lambda: None, endings(), patience=0.01)
+        signal.raise_signal(signal.SIGTERM)
+        threading.Event().wait()
+
+    logging.disable()
+    asyncio.run(at_work())
+
+
+def heard() -> str:
+    """Be asked to end, and do so. Called in a worker."""
+
+    async def at_work() -> str:
+        ending = asyncio.Event()
+        when_asked_to_end(ending.set, endings())
+        signal.raise_signal(signal.SIGHUP)
+        await ending.wait()
+        return "heard"
+
+    return asyncio.run(at_work())
+
+
+def test_given_code_that_never_gives_the_loop_back_then_the_process_ends_without_it(pool: WorkerPool) -> None:
+    assert pool.start(held_up).end().code == 128 + signal.SIGTERM
+
+
+def test_given_a_loop_that_hears_the_signal_then_it_ends_as_it_likes(pool: WorkerPool) -> None:
+    assert pool.run(heard).answer() == "heard"
+
+
+def test_given_a_command_that_is_to_outlive_its_terminal_then_the_end_of_that_does_not_end_it() -> None:
+    assert endings() == [signal.SIGTERM, signal.SIGHUP]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    try:
+        assert endings() == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGHUP, before)
