@@ -49,16 +49,22 @@ _NEWEST = b"\n"
 
 _Tried = NodeAttemptStarted | NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeRetryScheduled
 
+_MARKS: Mapping[type[FlowEvent], str] = {
+    NodeFailureRecorded: "recorded",
+    NodeFailed: "failed",
+    WaitStarted: "waits",
+    ExecutionPaused: "paused",
+    ExecutionFinished: "finished",
+}
+"""The events of which the newest is told of, and the names under which its version is."""
+
 MARKED_TYPES: Mapping[str, bytes] = {
     FlowStarted.TYPE: b"",
     FlowRetried.TYPE: b"",
     LimitReached.TYPE: b'"scope":"run"',
     NodeAttemptInterrupted.TYPE: b"",
     NodeAttemptCompleted.TYPE: b'"is_kept":true',
-    **{
-        kind.TYPE: _NEWEST
-        for kind in (NodeFailureRecorded, NodeFailed, WaitStarted, ExecutionPaused, ExecutionFinished)
-    },
+    **{kind.TYPE: _NEWEST for kind in _MARKS},
 }
 """The stored types of the events that are told of beside the state, with what those hold that count."""
 
@@ -232,6 +238,8 @@ class FlowExplainer:
         event, at, version = record.event, record.at, record.version
         if self._visited_before and isinstance(event, _Tried):
             self._noted[version] = record
+        if (mark := _MARKS.get(type(event))) is not None:
+            self._events[mark] = version
         match event:
             case NodeAttemptStarted():
                 self._tried(event, at, version, effect=event.effect, effect_id=event.effect_id)
@@ -251,18 +259,10 @@ class FlowExplainer:
                 )
             case NodeRetryScheduled():
                 self._replace(event, event.attempt - 1, wait_seconds=event.delay_seconds)
-            case NodeFailureRecorded():
-                self._events["recorded"] = version
             case NodeFailed():
-                self._events["failed"], self._rule = version, event.rule
+                self._rule = event.rule
             case LimitReached(scope="run"):
                 self._events["limit"] = version
-            case WaitStarted():
-                self._events["waits"] = version
-            case ExecutionPaused():
-                self._events["paused"] = version
-            case ExecutionFinished():
-                self._events["finished"] = version
             case _:
                 pass
 

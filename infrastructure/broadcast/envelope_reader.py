@@ -2,19 +2,15 @@
 
 from typing import Any
 
-from steptrail.domain.errors import SessionErased
-from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.newest import Newest
+from steptrail.infrastructure.entry_reader import EntryReader, is_fork
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
 from steptrail.runtime.kernel.history import records_between
-from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
-_MOST_SESSIONS = 1_000
 _LOOK_BACK = 64
 """So many events before its beginning a fold looks first; the message before and the status are rarely further away."""
 
@@ -30,13 +26,13 @@ class StreamFolds:
         """The version of the newest event it has been given."""
         return self._lifecycle.version
 
-    def apply(self, record: Recorded[Any], *, position: int = 0) -> tuple[BroadcastEnvelope, ...]:
+    def apply(self, record: Recorded[Any], /, *, position: int = 0) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of the next event of the stream."""
         told = self._lifecycle.apply(record, position=position)
         return tuple(made for event in told for made in self.envelopes.apply(event))
 
 
-class EnvelopeReader:
+class EnvelopeReader(EntryReader[StreamFolds]):
     """Makes messages for front ends of the entries of a subscription, in the order in which they come.
 
     It may begin anywhere, and entries may be left out or come again: a stream that it does not know it reads from the
@@ -44,30 +40,14 @@ class EnvelopeReader:
     """
 
     def __init__(self, store: EventStore, config: BroadcastConfig) -> None:
-        self._store, self._config = store, config
-        self._folds = Newest[str, StreamFolds](_MOST_SESSIONS)
+        super().__init__(lambda stream, version: fold_at(store, stream, version, config))
 
     async def envelopes(self, entry: LogEntry) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of one entry, none for many. Raises store errors, and may be asked again.
 
         A kind of machine that is not known here has none.
         """
-        stream, record = entry.stream, entry.record
-        if isinstance(record.event, Erased):
-            self._folds.pop(stream, None)
-            return ()
-        fold, begins = self._folds.pop(stream, None), is_fork(stream, record)
-        if begins or fold is None or fold.version != record.version - 1:
-            # What a fork begins with is another session's past, of which nothing is told here.
-            try:
-                fold = await fold_at(self._store, stream, record.version - (not begins), self._config)
-            except SessionErased:  # since the entry was read
-                fold = None
-        if fold is None:
-            return ()
-        made = () if begins else fold.apply(record, position=entry.position)
-        self._folds.keep(stream, fold)
-        return made
+        return await self._told(entry)
 
     def fold_of(self, stream: str) -> EnvelopeFold | None:
         """Return the fold of a stream that it remembers."""
@@ -100,9 +80,3 @@ async def _folded(store: EventStore, stream: str, begin: int, end: int, config: 
     for record in records:
         fold.apply(record)
     return fold
-
-
-def is_fork(stream: str, record: Recorded[Any]) -> bool:
-    """Tell whether a record begins a stream with the past of another one."""
-    kind = KINDS.of(stream)
-    return kind is not None and kind.machine.forked_from(record.event) is not None

@@ -98,8 +98,8 @@ class Reached(NamedTuple):
     digest: str = ""
 
 
-class Noted(NamedTuple):
-    """A record that could not be read, or that a projection failed at and passed: its place, and why."""
+class NotCounted(NamedTuple):
+    """A record that was not counted, as it could not be read or the projection failed at it: its place, and why."""
 
     position: int
     stream: str
@@ -182,20 +182,20 @@ class Generation:
         )
         return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
 
-    def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Noted]:
+    def damaged(self, statements: Statements, projection: Projection[Any]) -> list[NotCounted]:
         """Return the records that a projection could not read, one for each stream."""
         return self._noted(statements, projection, "damaged", "why")
 
-    def skipped(self, statements: Statements, projection: Projection[Any]) -> list[Noted]:
+    def skipped(self, statements: Statements, projection: Projection[Any]) -> list[NotCounted]:
         """Return the events that a projection has passed, in the order of the log."""
         return self._noted(statements, projection, "skipped", "error")
 
-    def _noted(self, statements: Statements, projection: Projection[Any], book: str, why: str) -> list[Noted]:
+    def _noted(self, statements: Statements, projection: Projection[Any], book: str, why: str) -> list[NotCounted]:
         rows = statements.ask(
             f"SELECT position, stream, stream_version, {why} FROM {self._prefix}{book} WHERE {_OF} ORDER BY position",  # noqa: S608
             *_named(projection),
         )
-        return [Noted(*row) for row in rows]
+        return [NotCounted(*row) for row in rows]
 
     def write(
         self,
@@ -203,8 +203,8 @@ class Generation:
         before: int,
         reached: Reached,
         changes: Changes,
-        damage: Sequence[Noted] = (),
-        skipped: Sequence[Noted] = (),
+        damage: Sequence[NotCounted] = (),
+        skipped: Sequence[NotCounted] = (),
     ) -> None:
         """Apply what the events after position `before` change, and store how far that is.
 

@@ -147,34 +147,30 @@ class _PostgresStatements:
 class PostgresSeries:
     """The schemas of all generations, `steptrail_views_1` and so on, and the schema `steptrail_views`."""
 
+    is_beside = False
+    place = "steptrail_views"
+    """The schema that readers look at."""
+
     def __init__(self, address: PostgresAddress, *, patience: float, read_only: bool = False) -> None:
         # What is lost in a crash of the server is lost with the place behind it.
         self._connections = PostgresConnections(address, durability="normal", patience=patience, read_only=read_only)
-        self._base = "steptrail_views"
-        self._database = PostgresViews(self._connections, self._base)
+        self._database = PostgresViews(self._connections, self.place)
         # All public views are replaced together.
-        self._public = PostgresViews(self._connections, self._base, kept=f"{self._base}.projections")
+        self._public = PostgresViews(self._connections, self.place, kept=f"{self.place}.projections")
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
-
-    is_beside = False
-
-    @property
-    def place(self) -> str:
-        """The schema that readers look at."""
-        return self._base
 
     def current(self) -> int | None:
         """Return the number of the generation that readers look at; None when there is none yet."""
         return self._database.read(self._current)
 
     def _current(self, statements: Statements) -> int | None:
-        if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
+        if statements.ask("SELECT to_regclass($1)", f"{self.place}.series") == [(None,)]:
             return None
         # Somebody may have dropped one of the schemas and left the other.
         found = statements.ask(
-            f"SELECT generation FROM {self._base}.series "  # noqa: S608 - names of ours
-            f"WHERE to_regclass('{self._base}_' || generation || '.projections') IS NOT NULL"
+            f"SELECT generation FROM {self.place}.series "  # noqa: S608 - names of ours
+            f"WHERE to_regclass('{self.place}_' || generation || '.projections') IS NOT NULL"
         )
         return int(found[0][0]) if found else None
 
@@ -183,7 +179,7 @@ class PostgresSeries:
         with self._lock:
             found = self._opened.get(number)
             if found is None:
-                schema = f"{self._base}_{number}"
+                schema = f"{self.place}_{number}"
                 database = PostgresViews(self._connections, schema)
                 found = self._opened[number] = Generation(number, database, f"{schema}.")
             return found
@@ -193,27 +189,27 @@ class PostgresSeries:
 
         def work(statements: Statements) -> int:
             statements.ask(_LOCK)
-            if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
-                statements.change(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
-                statements.change(f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint)")
-                for statement in statements_to_make(POSTGRES, LISTED, f"{self._base}."):
+            if statements.ask("SELECT to_regclass($1)", f"{self.place}.series") == [(None,)]:
+                statements.change(f"CREATE SCHEMA IF NOT EXISTS {self.place}")
+                statements.change(f"CREATE TABLE {self.place}.series (last bigint NOT NULL, generation bigint)")
+                for statement in statements_to_make(POSTGRES, LISTED, f"{self.place}."):
                     statements.change(statement)
             statements.change(
-                f"INSERT INTO {self._base}.series SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM {self._base}.series)"  # noqa: S608
+                f"INSERT INTO {self.place}.series SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM {self.place}.series)"  # noqa: S608
             )
             (number,) = statements.ask(
-                f"UPDATE {self._base}.series SET last = 1 + greatest(last, (SELECT "  # noqa: S608 - names of ours
+                f"UPDATE {self.place}.series SET last = 1 + greatest(last, (SELECT "  # noqa: S608 - names of ours
                 f"max(substring(nspname FROM '[0-9]+$')::bigint) FROM pg_namespace "
-                f"WHERE nspname ~ '^{self._base}_[0-9]{{1,9}}$')) RETURNING last"
+                f"WHERE nspname ~ '^{self.place}_[0-9]{{1,9}}$')) RETURNING last"
             )[0]
-            statements.change(f"CREATE SCHEMA {self._base}_{number}")
+            statements.change(f"CREATE SCHEMA {self.place}_{number}")
             return int(number)
 
         return self.open(self._database.write(work))
 
     def face(self, number: int, name: str) -> int:
         """Return the version of the public views of a name that show a generation, 0 for none."""
-        asked = f"SELECT max(version) FROM {self._base}.listed WHERE face = $1 AND generation = $2"  # noqa: S608
+        asked = f"SELECT max(version) FROM {self.place}.listed WHERE face = $1 AND generation = $2"  # noqa: S608
         ((found,),) = self._database.read(lambda s: s.ask(asked, name, number))
         return int(found or 0)
 
@@ -240,7 +236,7 @@ class PostgresSeries:
             statements.ask(_LOCK)
             if is_allowed := may(self._current(statements)):
                 self._make_views(statements, number, faces)
-                statements.change(f"UPDATE {self._base}.series SET generation = $1", number)  # noqa: S608
+                statements.change(f"UPDATE {self.place}.series SET generation = $1", number)  # noqa: S608
             return is_allowed
 
         tries_left = _TRIES
@@ -251,39 +247,39 @@ class PostgresSeries:
                 tries_left -= 1
                 if not tries_left:
                     raise StoreLocked(
-                        f"the views in {self._base} cannot be replaced while somebody reads them: a transaction that "
+                        f"the views in {self.place} cannot be replaced while somebody reads them: a transaction that "
                         "has asked one of them is still open; end it, and try again"
                     ) from error
                 time.sleep(_REST_SECONDS)
 
     def _make_views(self, statements: Statements, number: int, faces: Sequence[Face]) -> None:
-        statements.ask("SELECT set_config('search_path', $1, true)", f"{self._base}_{number}")
+        statements.ask("SELECT set_config('search_path', $1, true)", f"{self.place}_{number}")
         views = dict(_OF_BOOKS)
         for face in faces:
-            for name in relisted(statements, POSTGRES, face, number, f"{self._base}."):
-                statements.change(f"DROP VIEW IF EXISTS {self._base}.{quoted(name)}")
-            views |= selects(POSTGRES, face, f"{self._base}.")
+            for name in relisted(statements, POSTGRES, face, number, f"{self.place}."):
+                statements.change(f"DROP VIEW IF EXISTS {self.place}.{quoted(name)}")
+            views |= selects(POSTGRES, face, f"{self.place}.")
         for name, select in views.items():
             # In the place of the old one, so that what others have made of it stays; where a column is gone or
             # is of another type now, that cannot be.
             statements.change("SAVEPOINT one_view")
             try:
-                statements.change(f"CREATE OR REPLACE VIEW {self._base}.{quoted(name)} AS {select}")
+                statements.change(f"CREATE OR REPLACE VIEW {self.place}.{quoted(name)} AS {select}")
             except Exception as error:
                 if getattr(error, "sqlstate", None) != "42P16":
                     raise
                 statements.change("ROLLBACK TO one_view")
-                statements.change(f"DROP VIEW {self._base}.{quoted(name)}")
-                statements.change(f"CREATE VIEW {self._base}.{quoted(name)} AS {select}")
+                statements.change(f"DROP VIEW {self.place}.{quoted(name)}")
+                statements.change(f"CREATE VIEW {self.place}.{quoted(name)} AS {select}")
         if statements.ask("SELECT FROM pg_roles WHERE rolname = $1", _READER):
-            statements.change(f"GRANT USAGE ON SCHEMA {self._base} TO {_READER}")
-            statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self._base} TO {_READER}")
+            statements.change(f"GRANT USAGE ON SCHEMA {self.place} TO {_READER}")
+            statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self.place} TO {_READER}")
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove these generations. One that cannot be removed now is left to the next time."""
         for number in numbers:
-            drop = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
-            unlist = f"DELETE FROM {self._base}.listed WHERE generation = {number}"  # noqa: S608 - a number
+            drop = f"DROP SCHEMA IF EXISTS {self.place}_{number} CASCADE"
+            unlist = f"DELETE FROM {self.place}.listed WHERE generation = {number}"  # noqa: S608 - a number
             with suppress(StoreLocked):
                 self._database.write(partial(_dropped, drop, unlist))
 
@@ -294,7 +290,7 @@ class PostgresSeries:
                 "SELECT n.nspname, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_namespace n "
                 "LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' "
                 "WHERE n.nspname ~ ('^' || $1 || '_[0-9]+$') GROUP BY n.nspname",
-                self._base,
+                self.place,
             )
         )
         return {int(name.rpartition("_")[2]): size for name, size in rows}

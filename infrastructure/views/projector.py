@@ -25,7 +25,7 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.failing import kept_failure
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.infrastructure.views.generation import Generation, Noted, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, NotCounted, PlaceMoved, Reached, ViewProgress
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.collector import collector_off
@@ -191,7 +191,7 @@ class Projector(Generic[F]):
                     return
                 if isinstance(item, CorruptRecord):
                     if item.stream.startswith(prefixes):
-                        batch.damage.append(Noted(item.position or 0, item.stream, item.version, str(item)))
+                        batch.damage.append(NotCounted(item.position or 0, item.stream, item.version, str(item)))
                         damaged.add(item.stream)
                     continue
                 _, stream, record = newest = item
@@ -241,7 +241,7 @@ class Projector(Generic[F]):
         await self._in_thread(partial(_raised, partial(self._memory.refold, before.stream, past)))
 
     async def _write(
-        self, reached: Reached, changes: Changes, damage: list[Noted], skipped: Sequence[Noted] = ()
+        self, reached: Reached, changes: Changes, damage: list[NotCounted], skipped: Sequence[NotCounted] = ()
     ) -> None:
         before = self.reached.position
 
@@ -274,7 +274,7 @@ class Projector(Generic[F]):
                 self._log_once(entry, raised)
                 why = kept_failure(raised)
                 if self.projection.on_error == "skip":
-                    skipped = Noted(entry.position, entry.stream, entry.record.version, why)
+                    skipped = NotCounted(entry.position, entry.stream, entry.record.version, why)
                     await self._write(after, Changes(), passed, [skipped])
                     continue
                 self.stopped = ProjectionStopped(self.projection.name, entry.position, why)
@@ -290,10 +290,10 @@ class Projector(Generic[F]):
             said = "the projection %s fails at position %d"
             log_raised(_log, raised, said, self.projection.name, entry.position, level=logging.ERROR)
 
-    def _stored(self) -> tuple[ViewProgress, list[Noted], list[Noted]] | None:
+    def _stored(self) -> tuple[ViewProgress, list[NotCounted], list[NotCounted]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
 
-        def work(statements: Any) -> tuple[ViewProgress, list[Noted], list[Noted]] | None:
+        def work(statements: Any) -> tuple[ViewProgress, list[NotCounted], list[NotCounted]] | None:
             found = [each for each in generation.progress(statements) if each[:2] == own]
             if not found:
                 return None
@@ -305,7 +305,7 @@ class Projector(Generic[F]):
     async def _digest(self, reached: Reached) -> str:
         return (await self._store.digest(reached.stream, reached.stream_version)).hex()
 
-    async def _is_readable(self, damage: list[Noted]) -> bool:
+    async def _is_readable(self, damage: list[NotCounted]) -> bool:
         for each in damage:
             corrupt: list[CorruptRecord] = []
             log = self._store.log(after=each.position - 1, stream=each.stream, limit=1, on_corrupt=corrupt.append)
@@ -323,7 +323,7 @@ class _Batch:
 
     def __init__(self, reached: Reached) -> None:
         self.reached, self.changes = reached, Changes()
-        self.damage: list[Noted] = []
+        self.damage: list[NotCounted] = []
         self.newest: LogEntry | None = None
         self.at = 0
         self.failure: StoreError | None = None

@@ -15,7 +15,7 @@ from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.store.core.file_errors import temporary_folder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Statements
-from steptrail.infrastructure.views.generation import Generation, Noted, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, NotCounted, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.sqlite import SqliteSeries
@@ -50,8 +50,8 @@ class _Present(NamedTuple):
     """The place that is compared, the records that could not be read, and the events that were passed."""
 
     position: int
-    damage: Sequence[Noted]
-    skipped: Sequence[Noted]
+    damage: Sequence[NotCounted]
+    skipped: Sequence[NotCounted]
 
 
 async def verified(store: EventStore, series: Series, projections: Sequence[Projection[Any]]) -> Sequence[ViewsFault]:
@@ -185,7 +185,7 @@ async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: 
     if fold.projector.stopped is not None:
         return f"the rows of {name} cannot be compared: {fold.projector.stopped}"
 
-    def of_fold(statements: Statements) -> tuple[list[Noted], list[Noted]]:
+    def of_fold(statements: Statements) -> tuple[list[NotCounted], list[NotCounted]]:
         return fold.generation.damaged(statements, fold.projection), fold.generation.skipped(
             statements, fold.projection
         )

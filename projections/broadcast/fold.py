@@ -117,7 +117,7 @@ class EnvelopeFold:
             execution_id=event.execution_id,
             at=event.at,
             payload=payload,
-            kind=_kind_of(event),
+            kind="flow" if isinstance(event, FlowRunEvent) else "agent",
         )
         self.last_id = made.id
         return made
@@ -193,10 +193,6 @@ def envelopes_of(
     else:
         told = lifecycle_events(session_id, cast("Iterable[Recorded[AgentEvent]]", records))
     return tuple(made for event in told for made in fold.apply(event))
-
-
-def _kind_of(event: RunEvent) -> StreamKind:
-    return "flow" if isinstance(event, FlowRunEvent) else "agent"
 
 
 def _status(

@@ -390,6 +390,23 @@ async def test_entries_may_come_again_or_be_left_out() -> None:
             assert await follower.events(entry) == expected
 
 
+async def test_who_follows_the_log_passes_over_a_session_that_was_erased() -> None:
+    async with trail_of() as trail:
+        for session in ("s", "t"):
+            await trail.run(agent_of(SCRIPT).with_error_policy(IGNORING).build(), "go", session=session)
+        of_t = [event for event in await followed(trail, 0) if event.session_id == "t"]
+        entries, known = [entry async for entry in trail.subscribe(follow=False)], LifecycleReader(trail.store)
+        for entry in entries:
+            await known.events(entry)
+        await trail.erase("s", by="ana", reason="she asked for it")
+        assert await followed(trail, 0) == of_t
+        at_the_end = [entry async for entry in trail.subscribe(entries[-1].position, follow=False)]
+        assert [await known.events(entry) for entry in at_the_end] == [()]
+        # Also one that has read its entries before, and has to look at what came before them.
+        follower = LifecycleReader(trail.store)
+        assert [event for entry in entries[2:] for event in await follower.events(entry)] == of_t
+
+
 def test_the_blocking_twin_has_listeners_too() -> None:
     heard: list[RunEvent] = []
     with Steptrail.open_sync("sqlite:///:memory:") as trail:

@@ -245,7 +245,7 @@ async def test_bodies_stay_as_long_as_another_session_names_them(store_url: str)
         assert (await trail.session("s2").result()).output == LARGE
         await trail.erase("s2", by="ana", reason="test")
     store = open_store(store_url)
-    assert list(store.recorder.auxiliary.digests()) == []
+    assert list(store.recorder.digests()) == []
     await store.close()
 
 

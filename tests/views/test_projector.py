@@ -160,7 +160,7 @@ async def test_a_store_that_goes_away_in_the_middle_of_a_page_stops_no_projectio
         await note(store, "agent:b", 3, text="so long that it lies apart from its event " * 1000)
         assert isinstance(store, RecorderEventStore)
         with monkeypatch.context() as then:
-            then.setattr(store.recorder.auxiliary, "body", away)
+            then.setattr(store.recorder, "body", away)
             with pytest.raises(StoreUnavailable, match="has gone away"):
                 await views.catch_up()
         (progress,) = await views.progress()

@@ -269,7 +269,7 @@ class RecorderEventStore(StoreThreads):
         """Return the snapshot that was kept of the stream, if it may be used; otherwise tell `on_damage` why not."""
 
         def looked() -> Snapshot | None:
-            row = self.recorder.auxiliary.snapshot(stream)
+            row = self.recorder.snapshot(stream)
             return None if row is None else unsealed(stream, row)
 
         try:
@@ -281,26 +281,24 @@ class RecorderEventStore(StoreThreads):
 
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot of the stream in the place of the one before."""
-        auxiliary = self.recorder.auxiliary
-        await self._write(lambda: auxiliary.keep_snapshot(stream, snapshot))
+        await self._write(lambda: self.recorder.keep_snapshot(stream, snapshot))
 
     async def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
-        return await self._ask(lambda: self.recorder.auxiliary.place(follower))
+        return await self._ask(lambda: self.recorder.place(follower))
 
     async def keep_place(self, follower: str, position: int) -> None:
         """Store how far a follower has come; one that is further already stays there."""
-        auxiliary = self.recorder.auxiliary
-        await self._write(lambda: auxiliary.keep_place(follower, position))
+        await self._write(lambda: self.recorder.keep_place(follower, position))
 
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
-        return await self._ask(self.recorder.auxiliary.streams_with_snapshots)
+        return await self._ask(self.recorder.streams_with_snapshots)
 
     async def blob_faults(self) -> Sequence[BlobFault]:
         """Return the blobs that are damaged, and those that no event refers to."""
-        auxiliary = self.recorder.auxiliary
-        return await self._ask(lambda: blob_faults(auxiliary.digests(), auxiliary.body, auxiliary.states_with_blobs()))
+        rows = self.recorder
+        return await self._ask(lambda: blob_faults(rows.digests(), rows.body, rows.states_with_blobs()))
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> StoreLease:
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""

@@ -30,7 +30,7 @@ class _Bodies:
     """Fetches the bodies of events, and counts their bytes."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._fetch, self._bytes = recorder.auxiliary.body, 0
+        self._fetch, self._bytes = recorder.body, 0
 
     def __call__(self, digest: bytes) -> bytes | None:
         """Return the stored body of a digest, or None when there is none."""
@@ -167,7 +167,7 @@ def read_proven(
             reached = rows[-1].version
             digest = next((row.digest for row in reversed(rows) if row.digest is not None), digest)
 
-    fetch = recorder.auxiliary.body
+    fetch = recorder.body
     with collector_off():
         fault = verify_chain(stream, chain(), fetch)
         if fault is not None or (reached, digest) != upto or not found <= EVENT_TYPES.keys():
@@ -190,7 +190,7 @@ def read_newest_of(
             if _may_hold(state, types[topic]):
                 wanted[version] = row
     wanted.update({row[2]: row for row in newest.values()})
-    fetch = recorder.auxiliary.body
+    fetch = recorder.body
     return [read_record(fetch, stream, *wanted[version][2:6], None, wanted[version][6]) for version in sorted(wanted)]
 
 
@@ -305,7 +305,7 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
         return ChainFault(1, None, "its events stand under a number that belongs to no stream")
     fault: ChainFault | None = None
     if (erasure := recorder.select_erasure(stream)) is None:
-        fault = verify_chain(stream, chain(), recorder.auxiliary.body)
+        fault = verify_chain(stream, chain(), recorder.body)
         if fault is None and (cut := recorder.select_cut(stream)) is not None:
             fault = ChainFault(cut, None, f"event {cut} and those after it are missing, and their commit is there")
         # Somebody may have erased it meanwhile.

@@ -3,9 +3,9 @@
 A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, LiteralString
+from typing import LiteralString
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.blobs import Blob
 from steptrail.infrastructure.store.core.digest import ChainRow
-from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
+from steptrail.infrastructure.store.core.index import IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 
 STRAY = "#"
@@ -58,12 +58,9 @@ class PendingCommit(Struct, frozen=True):
         return base_of(self.expected, self.summary)
 
 
-class Recorder(ABC):
+class Recorder(AuxiliaryTables):
     """The questions of the event store. All may be asked from several threads, and raise `StoreError`."""
 
-    DIALECT: ClassVar[Dialect]
-    auxiliary: AuxiliaryTables
-    """The tables beside the events."""
     watch: LogWatch
     """Tells when the log has grown."""
     catch_up: Callable[[], None] | None = None
@@ -166,13 +163,12 @@ class Recorder(ABC):
 
     def select_streams(self, prefix: str) -> list[str]:
         """Return the ids of the streams that begin with `prefix`, oldest first."""
-        schema, mark = self.DIALECT.schema, self.DIALECT.mark
-        within: LiteralString = f"SELECT id FROM {schema}streams WHERE id >= {mark} AND id < {mark} ORDER BY number"  # noqa: S608
+        within = self._sql("SELECT id FROM {schema}streams WHERE id >= {mark} AND id < {mark} ORDER BY number")
         return [row[0] for row in self._fetch(within, (prefix, prefix + "\U0010ffff"))]
 
     def select_types(self) -> list[str]:
         """Return the names of all types of events that were ever stored."""
-        return [name for (name,) in self._fetch(f"SELECT name FROM {self.DIALECT.schema}types")]  # noqa: S608 - ours
+        return [name for (name,) in self._fetch(self._sql("SELECT name FROM {schema}types"))]
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
@@ -186,21 +182,19 @@ class Recorder(ABC):
 
     def mark_damage(self, stream: str, why: str) -> None:
         """Say in the index why a stream cannot be read, unless something else is said already."""
-        schema, mark = self.DIALECT.schema, self.DIALECT.mark
-        self._run(
-            f"UPDATE {schema}streams SET damage = {mark} WHERE id = {mark} AND damage IS NULL "  # noqa: S608 - ours
-            "AND coalesce(status, '') <> 'erased'",
-            (why, stream),
+        statement: LiteralString = (
+            "UPDATE {schema}streams SET damage = {mark} WHERE id = {mark} AND damage IS NULL "
+            "AND coalesce(status, '') <> 'erased'"
         )
+        self._run(self._sql(statement), (why, stream))
 
     def select_erasure(self, stream: str) -> Erasure | None:
         """Return what is remembered of an erased stream; None for any other. Raises `CorruptRecord`."""
-        schema, mark = self.DIALECT.schema, self.DIALECT.mark
-        found = self._fetch(
-            f"SELECT position, at, by, reason, events, digest FROM {schema}erasures "  # noqa: S608 - a text of ours
-            f"WHERE stream = (SELECT number FROM {schema}streams WHERE id = {mark})",
-            (stream,),
+        statement: LiteralString = (
+            "SELECT position, at, by, reason, events, digest FROM {schema}erasures "
+            "WHERE stream = (SELECT number FROM {schema}streams WHERE id = {mark})"
         )
+        found = self._fetch(self._sql(statement), (stream,))
         if not found:
             return None
         remembered = dict(zip(("position", "at", "by", "reason", "events", "digest"), found[0], strict=True))
@@ -210,11 +204,3 @@ class Recorder(ABC):
             # SQLite keeps whatever type a hand wrote into a column.
             why = "the table of erasures holds a value of the wrong type"
             raise CorruptRecord(stream, 0, Erased.TYPE, why) from error
-
-    @abstractmethod
-    def _fetch(self, statement: LiteralString, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Return the rows of a statement."""
-
-    @abstractmethod
-    def _run(self, statement: LiteralString, parameters: Sequence[Any]) -> None:
-        """Run a statement that writes."""

@@ -7,7 +7,7 @@ pool of connections, and writes that are tried again unseen. What it inserts is 
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, TypeVar, cast
+from typing import Any, LiteralString, TypeVar, cast
 from uuid import uuid4
 
 from eventsourcing.persistence import (
@@ -61,17 +61,15 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         """Return the events of a stream between two versions, the newest first if `desc`, at most `limit`."""
-        statement = (
-            "SELECT s.id, e.version, t.name, e.state, e.content FROM steptrail.events e "
+        order: LiteralString = "DESC" if desc else "ASC"
+        statement: LiteralString = (
+            "SELECT s.id, e.version, t.name, e.state, e.content FROM steptrail.events e "  # noqa: S608 - a text of ours
             "JOIN steptrail.types t ON t.number = e.type JOIN steptrail.streams s ON s.number = e.stream "
             "WHERE s.id = %s AND e.version > coalesce(%s::bigint, -1) "
-            "AND e.version <= coalesce(%s::bigint, 9223372036854775807) ORDER BY e.version "
+            "AND e.version <= coalesce(%s::bigint, 9223372036854775807) "
+            f"ORDER BY e.version {order} LIMIT %s::bigint"
         )
-        parameters = (str(originator_id), gt, lte, limit)
-        if desc:
-            rows = self._in_its_words(lambda: self._fetch(statement + "DESC LIMIT %s::bigint", parameters))
-        else:
-            rows = self._in_its_words(lambda: self._fetch(statement + "ASC LIMIT %s::bigint", parameters))
+        rows = self._in_its_words(lambda: self._fetch(statement, (str(originator_id), gt, lte, limit)))
         return [StoredEvent(row[0], row[1], row[2], joined(row[2], row[3], row[4])) for row in rows]
 
     def select_notifications(

@@ -143,13 +143,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         after = 0 if start is None else start - 1 if inclusive_of_start else start
         rows = self._translated(lambda: self.select_log(after, limit, topics, heads=False))
         return [
-            Notification(
-                id=position,
-                originator_id=self.convert_originator_id(stream),
-                originator_version=version,
-                topic=topic,
-                state=joined(topic, state, content),
-            )
+            Notification(self.convert_originator_id(stream), version, topic, joined(topic, state, content), id=position)
             for position, stream, version, topic, _, state, content, *_ in rows
             if stop is None or position <= stop
         ]

@@ -25,7 +25,6 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
@@ -128,14 +127,13 @@ _STANDING_IN_THE_WAY = {"55P03", "57014", ONLY_READS, "42501"}
 class PostgresRecorder(Recorder):
     """Rows in and out of the schema `steptrail`. Takes ownership of the connections."""
 
-    DIALECT = DIALECT
+    DIALECT, AUXILIARY = DIALECT, AUXILIARY
 
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
         self._announced, self._is_to_announce, self.catch_up = _NEVER, False, self._announce_now
         self._telling, self._told = threading.Lock(), ("", 0)
-        self.auxiliary = AuxiliaryTables(DIALECT, AUXILIARY, self._fetch, self._run)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.begin())
         self._listener = NotificationListener(connections, self.watch.look)
 

@@ -226,7 +226,7 @@ class FileConnections:
 
     def _opened(self, *settings: str) -> sqlite3.Connection:
         if self._is_closed:
-            raise _closed()
+            raise StoreUnavailable("the store is closed")
         connection = connect(self._database)
         try:
             for setting in settings:
@@ -313,7 +313,3 @@ def file_identity(name: str | Path) -> tuple[int, int] | None:
 
 def _readable(text: bytes) -> str:
     return text.decode(errors="backslashreplace")
-
-
-def _closed() -> StoreUnavailable:
-    return StoreUnavailable("the store is closed")

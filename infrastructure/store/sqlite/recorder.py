@@ -8,7 +8,6 @@ from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect
 from steptrail.infrastructure.store.core.log_watch import LogWatch
@@ -77,7 +76,7 @@ class SqliteRecorder(Recorder):
     processes unless `is_quiet` says that there are none.
     """
 
-    DIALECT = DIALECT
+    DIALECT, AUXILIARY = DIALECT, AUXILIARY
 
     def __init__(
         self,
@@ -89,7 +88,6 @@ class SqliteRecorder(Recorder):
     ) -> None:
         self._connections, self._store = connections, store
         self._writer = CommitWriter(connections, store)
-        self.auxiliary = AuxiliaryTables(DIALECT, AUXILIARY, self._fetch, self._run)
         self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS, is_quiet=is_quiet)
 
     def append(self, commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
