@@ -41,6 +41,9 @@ _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _BEFORE = "(The conversation began before this.)"
 """The user's message that is put before a conversation in which the assistant speaks first, such as a greeting or a
 history that was cut: the API wants the user to begin."""
+_EMPTY = "(The message is empty.)"
+"""What is sent of a blank message of the user: the API takes no blank text, and without it the assistant's own words
+would come last, which models refuse or go on writing."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -88,6 +91,8 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
             role = "assistant"
             ids.next_reply()
         blocks = render_blocks(message.parts, ids)
+        if message.is_user() and not blocks:
+            blocks.append({"type": "text", "text": _EMPTY})
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
         while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
             blocks.pop()

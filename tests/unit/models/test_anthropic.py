@@ -137,6 +137,13 @@ def test_what_would_be_refused_stays_behind() -> None:
     ]
 
 
+@pytest.mark.parametrize("said", ["", " \n"])
+def test_a_blank_message_of_the_user_keeps_its_turn(said: str) -> None:
+    (first,) = render_messages([Message.user(said)])
+    *_, last = render_messages([Message.user("Hello."), Message.assistant("Good day."), Message.user(said)])
+    assert first == last == user(text("(The message is empty.)"))
+
+
 def test_media_go_by_address_or_inline() -> None:
     parts = (
         MediaPart(uri="u.png", mime_type="image/png"),
