@@ -71,7 +71,7 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
     if turns[0][0] != "user":
         return 'messages: first message must use the "user" role'
     why = _tools(body, turns) or _schemas(body)
-    return why or _pairs(turns) or _ending(turns) or _thinking(turns, issued) or _own(turns, issued)
+    return why or _pairs(turns) or _ending(turns, issued) or _thinking(turns, issued) or _own(turns, issued)
 
 
 def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -172,11 +172,10 @@ def _pairs(turns: Sequence[_Turn]) -> str | None:
     )
 
 
-def _ending(turns: Sequence[_Turn]) -> str | None:
-    role, blocks = turns[-1]
-    text = blocks[-1].get("text")
-    if role == "assistant" and isinstance(text, str) and text != text.rstrip():
-        return "final assistant content cannot end with trailing whitespace"
+def _ending(turns: Sequence[_Turn], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
+    has_paused = any(message.get("stop_reason") == "pause_turn" for message in issued)
+    if turns[-1][0] == "assistant" and not has_paused:
+        return "This model does not support assistant message prefill. The conversation must end with a user message."
     return None
 
 

@@ -41,6 +41,11 @@ _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _BEFORE = "(The conversation began before this.)"
 """The user's message that is put before a conversation in which the assistant speaks first, such as a greeting or a
 history that was cut: the API wants the user to begin."""
+_AFTER = "(Go on.)"
+"""The user's message that is put behind an answer after which another step is asked for, by a hook for instance: models
+refuse a conversation in which the assistant speaks last, or go on writing its words."""
+_EMPTY = "(The message is empty.)"
+"""The message that is sent in the place of a blank one of the user: the API takes no blank text."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -58,7 +63,9 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     ]
     turns = render_messages(request.messages)
     if turns and as_object(turns[0]).get("role") == "assistant":
-        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE}]})
+        turns.insert(0, _told(_BEFORE))
+    if turns and as_object(turns[-1]).get("role") == "assistant":
+        turns.append(_told(_AFTER))
     body: dict[str, JsonValue] = {**merged, "model": model, "messages": turns}
     if system:
         body["system"] = system
@@ -76,6 +83,10 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     return body
 
 
+def _told(text: str) -> JsonValue:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
 def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
     """Return the turns of a conversation, without the instructions of the system."""
     turns: list[tuple[str, list[JsonValue]]] = []
@@ -88,6 +99,8 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
             role = "assistant"
             ids.next_reply()
         blocks = render_blocks(message.parts, ids)
+        if message.is_user() and not blocks:
+            blocks.append({"type": "text", "text": _EMPTY})
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
         while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
             blocks.pop()

@@ -137,6 +137,19 @@ def test_what_would_be_refused_stays_behind() -> None:
     ]
 
 
+def test_a_model_that_is_to_go_on_after_its_answer_is_told_so() -> None:
+    history = [Message.user("Hello."), Message.assistant("Good day. ")]
+    messages = render_request("m", ModelRequest(messages=history), {"max_tokens": 5})["messages"]
+    assert messages == [user(text("Hello.")), assistant(text("Good day. ")), user(text("(Go on.)"))]
+
+
+@pytest.mark.parametrize("said", ["", " \n"])
+def test_a_blank_message_of_the_user_keeps_its_turn(said: str) -> None:
+    (first,) = render_messages([Message.user(said)])
+    *_, last = render_messages([Message.user("Hello."), Message.assistant("Good day."), Message.user(said)])
+    assert first == last == user(text("(The message is empty.)"))
+
+
 def test_media_go_by_address_or_inline() -> None:
     parts = (
         MediaPart(uri="u.png", mime_type="image/png"),
@@ -298,7 +311,7 @@ HI = user(text("?"))
         ([HI, assistant(THOUGHT, USE), user(result(), result("call_9"))], "unexpected"),
         ([HI, assistant(THOUGHT, USE), user(result(), result())], "single result"),
         ([HI, assistant(THOUGHT, USE, USE), user(result())], "unique"),
-        ([HI, assistant(text("Hm. "))], "trailing whitespace"),
+        ([HI, assistant(text("Hm."))], "must end with a user message"),
         ([HI, assistant(USE), user(result())], "found `tool_use`"),
         ([HI, assistant({**dict_of(THOUGHT), "thinking": "Ha."}, USE), user(result())], "Invalid `signature`"),
         ([HI, assistant(HIDDEN, THOUGHT, USE), user(result())], "Invalid `data`"),
