@@ -3,11 +3,11 @@
 import asyncio
 import sys
 
-import pytest
+EAGER = (False, True) if sys.version_info >= (3, 12) else (False,)
+"""Whether tasks begin at once, in each way that this Python knows."""
 
 
-def begin_tasks_at_once() -> None:
-    """Have all tasks of the running loop begin at once. Skips the test on Pythons before 3.12, which cannot."""
-    if sys.version_info < (3, 12):
-        pytest.skip("this Python has no eager tasks")
-    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+def begin_tasks(*, eager: bool) -> None:
+    """Have all tasks of the running loop begin at once from now on, or leave it as it is."""
+    if sys.version_info >= (3, 12) and eager:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)

@@ -17,7 +17,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.testing import ScriptedModel, calls, say
 from steptrail.tools import ToolContext
-from tests.harness.eager_tasks import begin_tasks_at_once
+from tests.harness.eager_tasks import EAGER, begin_tasks
 from tests.runner.kit import Gated, agent_of, run, trail_of
 
 Seen = Recorded[AgentEvent] | LiveUpdate
@@ -322,10 +322,9 @@ async def test_a_word_is_seen_before_the_next_one_is_written_and_long_before_the
         assert (await stream.result()).output == "It is late."
 
 
-@pytest.mark.parametrize("is_eager", [False, True])
-async def test_a_tools_progress_is_seen_while_it_runs(is_eager: bool) -> None:
-    if is_eager:
-        begin_tasks_at_once()
+@pytest.mark.parametrize("eager", EAGER)
+async def test_a_tools_progress_is_seen_while_it_runs(eager: bool) -> None:
+    begin_tasks(eager=eager)
     seen = asyncio.Event()
 
     @tool(effect=ToolEffect.READ)

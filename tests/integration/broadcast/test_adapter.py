@@ -9,7 +9,7 @@ from steptrail import Steptrail
 from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, BroadcastEnvelope
 from steptrail.errors import Backoff, ConfigurationError, TransportUnavailable
 from steptrail.live import ReplyDelta
-from tests.harness.eager_tasks import begin_tasks_at_once
+from tests.harness.eager_tasks import EAGER, begin_tasks
 from tests.integration.broadcast.transports import KeepingTransport, at_once, everything_told
 from tests.runner.kit import agent_of, trail_of
 
@@ -94,19 +94,20 @@ async def test_when_it_is_closed_its_transport_is_at_rest() -> None:
     assert went_on == ["the transport"]
 
 
-async def test_all_is_sent_where_a_task_has_ended_before_its_maker_knows_it() -> None:
+@pytest.mark.parametrize("eager", EAGER)
+async def test_all_is_sent_where_a_task_may_have_ended_before_its_maker_knows_it(eager: bool) -> None:
     class AtOnce(KeepingTransport):
         async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
             self.sent.extend(messages)
 
-    begin_tasks_at_once()
+    begin_tasks(eager=eager)
     transport = AtOnce()
     async with trail_of() as trail:
         adapter = AgentEventEnvelopeAdapter(transport)
         trail.wiretap(adapter)
         await trail.run(agent_of(["done"]).build(), "go", session="s")
-        assert transport.durable == (await everything_told(trail))["s"]
         await adapter.flush()
+        assert transport.durable == (await everything_told(trail))["s"]
         await adapter.aclose()
     assert adapter.dropped == 0
 
