@@ -107,6 +107,11 @@ def in_turns(rows: Sequence[Sequence[SseEvent]]) -> Iterator[SseEvent]:
     return (event for event in chain.from_iterable(zip_longest(*rows)) if event is not None)
 
 
+def named(event: dict[str, JsonValue]) -> SseEvent:
+    """Return an event under the name that it says of itself."""
+    return str(event["type"]), event
+
+
 def sse(event: SseEvent) -> bytes:
     """Return an event as it goes over the line."""
     name, data = event

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_anthropic import why_refused, without_own
-from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
+from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, named, pieces_of
 
 _STOP: Mapping[str, str] = {
     "stop": "end_turn",
@@ -47,16 +47,16 @@ class AnthropicWire:
         """Yield the events, those of the blocks' pieces side by side; arguments come as pieces of JSON text."""
         whole, usage = self.body(reply), _usage(reply)
         begun: JsonValue = {**_head(reply), "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
-        yield _named({"type": "message_start", "message": begun})
-        yield _named({"type": "ping"})
+        yield named({"type": "message_start", "message": begun})
+        yield named({"type": "ping"})
         rows = [list(_block_events(place, block)) for place, block in enumerate(_blocks(reply, parsed=False))]
         yield from in_turns(rows)
         if reply.finish_reason is None:
             return
         ending: JsonValue = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
         counts: JsonValue = {name: usage[name] for name in ("output_tokens", "output_tokens_details")}
-        yield _named({"type": "message_delta", "delta": ending, "usage": counts})
-        yield _named({"type": "message_stop"})
+        yield named({"type": "message_delta", "delta": ending, "usage": counts})
+        yield named({"type": "message_stop"})
 
     def failure(self, code: str, message: str) -> dict[str, JsonValue]:
         """Return an error object."""
@@ -130,11 +130,7 @@ def _block_events(place: int, block: dict[str, JsonValue]) -> Iterator[SseEvent]
     if kind == "thinking":
         begun["signature"] = ""
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
-    yield _named({"type": "content_block_start", "index": place, "content_block": begun})
+    yield named({"type": "content_block_start", "index": place, "content_block": begun})
     for delta in deltas:
-        yield _named({"type": "content_block_delta", "index": place, "delta": delta})
-    yield _named({"type": "content_block_stop", "index": place})
-
-
-def _named(event: dict[str, JsonValue]) -> SseEvent:
-    return str(event["type"]), event
+        yield named({"type": "content_block_delta", "index": place, "delta": delta})
+    yield named({"type": "content_block_stop", "index": place})

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_responses import why_refused, without_own
-from steptrail.testing.model_wire import OpenAiWire, SseEvent, WireReply, in_turns, pieces_of
+from steptrail.testing.model_wire import OpenAiWire, SseEvent, WireReply, in_turns, named, pieces_of
 
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -42,17 +42,17 @@ class ResponsesWire(OpenAiWire):
     def events(self, reply: WireReply, request: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
         """Yield the events, those of the items' pieces side by side, and last the whole response."""
         items = list(_items(reply))
-        yield _named({"type": "response.created", "response": {**_head(reply, "in_progress"), "output": []}})
+        yield named({"type": "response.created", "response": {**_head(reply, "in_progress"), "output": []}})
         for place, item in enumerate(items):
-            yield _named({"type": "response.output_item.added", "output_index": place, "item": _begun(item)})
+            yield named({"type": "response.output_item.added", "output_index": place, "item": _begun(item)})
         yield from in_turns([list(_deltas(place, item)) for place, item in enumerate(items)])
         for place, item in enumerate(items):
-            yield _named({"type": "response.output_item.done", "output_index": place, "item": item})
+            yield named({"type": "response.output_item.done", "output_index": place, "item": item})
         if reply.finish_reason is None:
             return
         whole = self.body(reply)
         ending = "incomplete" if whole["status"] == "incomplete" else "completed"
-        yield _named({"type": f"response.{ending}", "response": whole})
+        yield named({"type": f"response.{ending}", "response": whole})
 
     def failure(self, code: str, message: str) -> dict[str, JsonValue]:
         """Return a response that has failed."""
@@ -61,7 +61,7 @@ class ResponsesWire(OpenAiWire):
 
     def failure_event(self, code: str, message: str) -> SseEvent:
         """Return the event of a response that has failed."""
-        return _named({"type": "response.failed", "response": self.failure(code, message)})
+        return named({"type": "response.failed", "response": self.failure(code, message)})
 
 
 def _head(reply: WireReply, status: str | None) -> dict[str, JsonValue]:
@@ -104,8 +104,4 @@ def _deltas(place: int, item: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
         case _:
             return
     for piece in pieces_of(text):
-        yield _named({"type": kind, "item_id": item.get("id"), "output_index": place, "delta": piece})
-
-
-def _named(event: dict[str, JsonValue]) -> SseEvent:
-    return str(event["type"]), event
+        yield named({"type": kind, "item_id": item.get("id"), "output_index": place, "delta": piece})

@@ -13,19 +13,10 @@ from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.agent import tool_port
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.given import an_agent
 from steptrail.runtime.agent.resources import NeverOpened, name_of
-from steptrail.runtime.agent.tool_port import (
-    Capture,
-    RunnableTool,
-    ToolContext,
-    ToolFailed,
-    ToolOutcome,
-    ToolSucceeded,
-    ToolSuspended,
-    ToolTimedOut,
-)
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
@@ -59,7 +50,9 @@ def _unopened(recording: Recording) -> dict[int, str]:
     }
 
 
-def replay_tools(agent: AnyAgent, recording: Recording, *, live: Live | None = None) -> dict[str, RunnableTool]:
+def replay_tools(
+    agent: AnyAgent, recording: Recording, *, live: Live | None = None
+) -> dict[str, tool_port.RunnableTool]:
     """Return the agent's tools, with recorded results in place of what they do.
 
     A call is found by its tool and the digest of its arguments, the first recorded one first. Failures are given as
@@ -109,11 +102,11 @@ class _ReplayedTool:
         self,
         arguments: Mapping[str, JsonValue] | None,
         raw: str | None,
-        context: ToolContext,
+        context: tool_port.ToolContext,
         *,
         timeout: float | None,
-        capture: Capture,
-    ) -> ToolOutcome:
+        capture: tool_port.Capture,
+    ) -> tool_port.ToolOutcome:
         """Return the recorded outcome; see `RunnableTool`."""
         given = dict(arguments) if arguments is not None else None
         asked = ToolExecution(position=0, call=ToolCallPart(id="", name=self.spec.name, arguments=given, raw=raw))
@@ -127,17 +120,17 @@ class _ReplayedTool:
         return outcome
 
 
-def _outcome(call: RecordedCall, *, is_driven: bool) -> ToolOutcome | None:
+def _outcome(call: RecordedCall, *, is_driven: bool) -> tool_port.ToolOutcome | None:
     """Return how the call ended; None when it was cut off and only a driver can do that again."""
     match call.end:
         case stored.ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
-            return ToolSucceeded(result, most_shown=shown, usage=usage)
+            return tool_port.ToolSucceeded(result, most_shown=shown, usage=usage)
         case stored.ToolExecutionFailed(error=error, may_retry=may_retry, cut_by=CutBy(), usage=usage):
-            return ToolTimedOut(error, cancelled=True, may_retry=may_retry, usage=usage)
+            return tool_port.ToolTimedOut(error, cancelled=True, may_retry=may_retry, usage=usage)
         case stored.ToolExecutionFailed(error=error, may_retry=may_retry, usage=usage):
-            return ToolFailed(error, may_retry, usage)
+            return tool_port.ToolFailed(error, may_retry, usage)
         case stored.ToolExecutionSuspended(session=session, reason=reason, until=until, usage=usage):
-            return ToolSuspended(session, reason, until, usage)
+            return tool_port.ToolSuspended(session, reason, until, usage)
         case stored.ToolExecutionInterrupted(reason="deadline", usage=usage):
             return _unknown(call, usage)
         case stored.ToolExecutionInterrupted(reason="crash", usage=usage) if not is_driven:
@@ -146,10 +139,10 @@ def _outcome(call: RecordedCall, *, is_driven: bool) -> ToolOutcome | None:
             return None
 
 
-def _unknown(call: RecordedCall, usage: BilledUsage | None) -> ToolTimedOut:
+def _unknown(call: RecordedCall, usage: BilledUsage | None) -> tool_port.ToolTimedOut:
     error = ErrorInfo(
         type=ErrorType.TIMEOUT,
         error_class="steptrail:RecordedInterruption",
         message=f"the recorded call of {call.tool!r} was cut off, and its outcome is unknown",
     )
-    return ToolTimedOut(error, cancelled=False, usage=usage)
+    return tool_port.ToolTimedOut(error, cancelled=False, usage=usage)

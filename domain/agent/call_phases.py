@@ -100,7 +100,8 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         **refused,
         stored.ApprovalRequested: CallPhase.ASKING,
     }
-    table: dict[CallPhase, dict[CallKey, CallPhase]] = {
+    table: dict[CallPhase, dict[CallKey, CallPhase]] = {phase: {} for phase in CallPhase}
+    table |= {
         CallPhase.NEW: {stored.ToolCallAmended: CallPhase.NEW, **hooked, **started},
         # Nobody is asked about a call whose arguments do not fit its tool.
         CallPhase.HELD: {
@@ -108,7 +109,6 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
             **hooked,
             stored.ToolExecutionFailed: CallPhase.FAILED,
         },
-        CallPhase.FORBIDDEN: {},
         CallPhase.ASKING: {
             stored.ToolCallAmended: CallPhase.ASKING,
             **refused,
@@ -138,12 +138,6 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
             **late,
         },
         CallPhase.ANSWER: {stored.AnswerAccepted: CallPhase.COMPLETED, stored.AnswerRejected: CallPhase.REJECTED},
-        CallPhase.REJECTED: {},
-        CallPhase.COMPLETED: {},
-        CallPhase.FAILED: {},
-        CallPhase.BLOCKED: {},
-        CallPhase.DENIED: {},
-        CallPhase.CANCELLED: {},
         CallPhase.INTERRUPTED: {**late},
     }
     for phase in (

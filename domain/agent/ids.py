@@ -7,17 +7,12 @@ idempotency key.
 
 from typing import NewType
 
-from steptrail.domain.kernel.names import checked_name, is_name
+from steptrail.domain.kernel.names import checked_name
 
 SessionId = NewType("SessionId", str)
 
 STREAM_PREFIX = "agent:"
 """The beginning of the id of every stream that holds a session."""
-
-
-def is_session_id(text: str) -> bool:
-    """Tell whether a text may be the id of a session, or the beginning of one."""
-    return is_name(text)
 
 
 def checked_session_id(text: str) -> SessionId:

@@ -3,18 +3,8 @@
 from typing import assert_never
 
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.flow import events
+from steptrail.domain.flow import commands, events
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
-from steptrail.domain.flow.commands import (
-    AnswerQuestion,
-    AnswerStep,
-    Brought,
-    FlowCommand,
-    ResumeFlow,
-    RetryFlow,
-    SettleNode,
-    StartFlow,
-)
 from steptrail.domain.flow.cutting import forgone
 from steptrail.domain.flow.definition import changes_between
 from steptrail.domain.flow.fold import RunFold
@@ -30,7 +20,7 @@ from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
 
-def decide(state: FlowState, command: FlowCommand) -> tuple[events.FlowEvent, ...]:
+def decide(state: FlowState, command: commands.FlowCommand) -> tuple[events.FlowEvent, ...]:
     """Return the events that follow from the command; none when the command was accepted before.
 
     Raises `CommandRejected`, which says what to do instead.
@@ -38,17 +28,17 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[events.FlowEvent, ..
     if was_accepted(state, command):
         return ()
     match command:
-        case StartFlow():
+        case commands.StartFlow():
             return _start(state, command)
-        case ResumeFlow():
+        case commands.ResumeFlow():
             return _resume(state, command)
-        case RetryFlow():
+        case commands.RetryFlow():
             return _retry(state, command)
-        case SettleNode():
+        case commands.SettleNode():
             return settle(state, command)
-        case AnswerQuestion():
+        case commands.AnswerQuestion():
             return answer(state, command)
-        case AnswerStep():
+        case commands.AnswerStep():
             return answer_step(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
@@ -59,7 +49,7 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[events.FlowEvent, ..
     assert_never(command)
 
 
-def was_accepted(state: FlowState, command: FlowCommand) -> bool:
+def was_accepted(state: FlowState, command: commands.FlowCommand) -> bool:
     """Tell whether the command was accepted before, by its key.
 
     Raises `CommandRejected` for a key that came with something else.
@@ -67,24 +57,24 @@ def was_accepted(state: FlowState, command: FlowCommand) -> bool:
     key = getattr(command, "key", None)
     if not isinstance(command, FromOutside) or key is None:
         return False
-    runs, what = command.runs if isinstance(command, StartFlow) else None, _what(state, command)
+    runs, what = command.runs if isinstance(command, commands.StartFlow) else None, _what(state, command)
     return use_of(state.fold.keys, key, what, runs=runs, command=command.DOING, session=state.flow_id) is not None
 
 
-def said_by(state: FlowState, command: StartFlow) -> str:
+def said_by(state: FlowState, command: commands.StartFlow) -> str:
     """Return the text by which the input of a command is recognised."""
     return said(_started(state, command))
 
 
 def _what(state: FlowState, command: FromOutside) -> str:
     match command:
-        case StartFlow():
+        case commands.StartFlow():
             return said_by(state, command)
-        case ResumeFlow() if state.run is not None:
+        case commands.ResumeFlow() if state.run is not None:
             return said(state.run.started)
-        case AnswerQuestion(to=to):
+        case commands.AnswerQuestion(to=to):
             return said_to(to, command)
-        case AnswerStep(node=node, action=action):
+        case commands.AnswerStep(node=node, action=action):
             return f"step {node} {action}"
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
@@ -92,7 +82,7 @@ def _what(state: FlowState, command: FromOutside) -> str:
             return command.DOING
 
 
-def _start(state: FlowState, command: StartFlow) -> tuple[events.FlowEvent, ...]:
+def _start(state: FlowState, command: commands.StartFlow) -> tuple[events.FlowEvent, ...]:
     if state.is_open:
         is_same = state.run is not None and said(state.run.started) == said_by(state, command)
         what, goes_on = ("this input without this key", "run") if is_same else ("another input", "resume")
@@ -112,7 +102,7 @@ def _start(state: FlowState, command: StartFlow) -> tuple[events.FlowEvent, ...]
     return (*opened, _started(state, command))
 
 
-def _started(state: FlowState, command: StartFlow) -> events.FlowStarted:
+def _started(state: FlowState, command: commands.StartFlow) -> events.FlowStarted:
     ordinal = state.fold.executions + 1
     return events.FlowStarted(
         execution_id=execution_id(state.flow_id, ordinal),
@@ -136,7 +126,9 @@ def _started(state: FlowState, command: StartFlow) -> events.FlowStarted:
     )
 
 
-def _changes(state: FlowState, run: RunFold, brought: Brought | None, *, strict: bool, doing: str) -> tuple[str, ...]:
+def _changes(
+    state: FlowState, run: RunFold, brought: commands.Brought | None, *, strict: bool, doing: str
+) -> tuple[str, ...]:
     recorded = state.definition
     if brought is None or recorded is None or brought.digest == run.started.digest:
         return ()
@@ -146,7 +138,7 @@ def _changes(state: FlowState, run: RunFold, brought: Brought | None, *, strict:
     return changes
 
 
-def _resume(state: FlowState, command: ResumeFlow) -> tuple[events.FlowEvent, ...]:
+def _resume(state: FlowState, command: commands.ResumeFlow) -> tuple[events.FlowEvent, ...]:
     run = state.run
     if run is None or not state.is_open:
         raise CommandRejected("resume", state.flow_id, "no execution is open: its last one has finished")
@@ -192,7 +184,7 @@ def why_no_retry(state: FlowState) -> str | None:
     return None
 
 
-def _retry(state: FlowState, command: RetryFlow) -> tuple[events.FlowEvent, ...]:
+def _retry(state: FlowState, command: commands.RetryFlow) -> tuple[events.FlowEvent, ...]:
     run = state.run
     if (why := why_no_retry(state)) is not None or run is None:
         raise CommandRejected("retry", state.flow_id, why or "no execution has run yet")

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import chain
 
+from steptrail.domain.flow import nodes
 from steptrail.domain.flow.choices import route_faults
 from steptrail.domain.flow.definition import Edge, EdgeWhen, FlowDefinition
 from steptrail.domain.flow.diagnostic import Diagnostic, fault
@@ -30,17 +31,6 @@ from steptrail.domain.flow.kinds.port import NodeMeans
 from steptrail.domain.flow.kinds.seen import ROOTS
 from steptrail.domain.flow.kinds.templates import is_path
 from steptrail.domain.flow.kinds.values import text_of
-from steptrail.domain.flow.nodes import (
-    AgentNode,
-    FlowNode,
-    FunctionNode,
-    HumanNode,
-    LlmNode,
-    LlmRouterNode,
-    MapNode,
-    Node,
-    NoopNode,
-)
 from steptrail.domain.flow.policies import OnError
 from steptrail.domain.flow.side_by_side import written_side_by_side
 from steptrail.domain.flow.texts import text_faults
@@ -48,7 +38,7 @@ from steptrail.domain.flow.texts import text_faults
 __all__ = ["Diagnostic", "diagnose", "diagnose_texts"]
 
 _PLACE = re.compile(r"(\w+)(?:\[(\d+)\])?")
-_BILLED = (AgentNode, FlowNode, LlmNode, LlmRouterNode)
+_BILLED = (nodes.AgentNode, nodes.FlowNode, nodes.LlmNode, nodes.LlmRouterNode)
 _MOST_NAMED = 8
 _ALIKE = 0.75
 """How alike the name of a result is to that of a variable that it is taken for a misspelt one."""
@@ -66,16 +56,16 @@ def diagnose(definition: FlowDefinition, means: NodeMeans | None = None) -> tupl
     return tuple(sorted(found, key=_order))
 
 
-def diagnose_texts(placed: Iterable[tuple[int, Node]], means: NodeMeans) -> Iterator[Diagnostic]:
+def diagnose_texts(placed: Iterable[tuple[int, nodes.Node]], means: NodeMeans) -> Iterator[Diagnostic]:
     """Yield what is wrong with the texts of nodes, each given with its number, whatever leads from one to another."""
-    nodes = [*placed]
-    written = _written(node for _, node in nodes)
-    for place, node in nodes:
+    listed = [*placed]
+    written = _written(node for _, node in listed)
+    for place, node in listed:
         yield from text_faults(node, f"nodes[{place}]", written, means)
 
 
-def _written(nodes: Iterable[Node]) -> set[str]:
-    return {key for node in nodes for key in (node.output, *_written_beside(node)) if key is not None}
+def _written(given: Iterable[nodes.Node]) -> set[str]:
+    return {key for node in given for key in (node.output, *_written_beside(node)) if key is not None}
 
 
 def _of_the_result(definition: FlowDefinition) -> Iterator[Diagnostic]:
@@ -87,8 +77,8 @@ def _of_the_result(definition: FlowDefinition) -> Iterator[Diagnostic]:
         why = f"the result is a path, and no template: {said!r}"
         yield fault("FL-111", "result", why, "say a path such as `receipt.id`, without braces")
         return
-    inner = (node.node if isinstance(node, MapNode) else node for node in definition.nodes)
-    may_be_written = any(isinstance(node, FunctionNode) for node in inner)
+    inner = (node.node if isinstance(node, nodes.MapNode) else node for node in definition.nodes)
+    may_be_written = any(isinstance(node, nodes.FunctionNode) for node in inner)
     near = get_close_matches(root, written, 1, _ALIKE)
     advice = f"did you mean {near[0]!r}?" if near else "name the output of a node, or leave it out"
     yield fault("FL-112", "result", f"no node writes {root!r}", advice, is_warning=may_be_written or not near)
@@ -138,7 +128,7 @@ def _of_nodes(definition: FlowDefinition) -> Iterator[Diagnostic]:
         path = f"nodes[{place}]"
         yield from route_faults(node, path, successors.get(node.id, ()))
         yield from _of_output(node, f"{path}.output", beside)
-        inner = node.node if isinstance(node, MapNode) else node
+        inner = node.node if isinstance(node, nodes.MapNode) else node
         if inner.timeout is not None and (waits := _waits(inner)) >= inner.timeout:
             yield fault(
                 "FL-107",
@@ -150,7 +140,7 @@ def _of_nodes(definition: FlowDefinition) -> Iterator[Diagnostic]:
             )
 
 
-def _of_output(node: Node, path: str, beside: dict[str, Node]) -> Iterator[Diagnostic]:
+def _of_output(node: nodes.Node, path: str, beside: dict[str, nodes.Node]) -> Iterator[Diagnostic]:
     if node.output is None:
         return
     if node.output in ROOTS:
@@ -161,17 +151,17 @@ def _of_output(node: Node, path: str, beside: dict[str, Node]) -> Iterator[Diagn
         yield fault("FL-103", path, why, "choose another name")
 
 
-def _written_beside(node: Node) -> Iterator[str]:
+def _written_beside(node: nodes.Node) -> Iterator[str]:
     """Yield the variables that a node writes beside its output."""
     if node.output is not None:
         yield f"{node.output}_error"
         if isinstance(node, _BILLED):
             yield f"{node.output}_usage"
-        if isinstance(node, HumanNode):
+        if isinstance(node, nodes.HumanNode):
             yield f"{node.output}_approved"
 
 
-def _waits(node: Node) -> float:
+def _waits(node: nodes.Node) -> float:
     """Return the seconds between all tries of a node."""
     retry = node.retry
     waits = retry.max_attempts - 1
@@ -182,15 +172,15 @@ def _waits(node: Node) -> float:
 
 
 def _of_edges(definition: FlowDefinition) -> Iterator[Diagnostic]:
-    nodes = {node.id: node for node in definition.nodes}
+    by_name = {node.id: node for node in definition.nodes}
     for place, edge in enumerate(definition.edges):
-        source = nodes.get(edge.source)
+        source = by_name.get(edge.source)
         if source is None or edge.when is not EdgeWhen.ERROR:
             continue
         if source.on_error is OnError.FAIL:
             why = f"it is never taken: {source.id!r} fails the run, because of on_error='fail'"
             yield fault("FL-104", f"edges[{place}]", why, "remove the edge, or `on_error`")
-        elif isinstance(source, NoopNode):
+        elif isinstance(source, nodes.NoopNode):
             why = f"it is never taken: {source.id!r} cannot fail"
             yield fault("FL-104", f"edges[{place}]", why, "remove the edge", is_warning=True)
     for way, place in _cycles(definition):

@@ -22,11 +22,6 @@ def initial(flow_id: str) -> FlowState:
     return FlowState(FlowFold(flow_id=flow_id), as_of=0)
 
 
-def evolve(state: FlowState, recorded: Recorded[FlowEvent]) -> FlowState:
-    """Return the state after one more event. `state` is not changed."""
-    return evolve_all(state, (recorded,))
-
-
 def evolve_all(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowState:
     """Return the state after `records`, in order. `state` is not changed."""
     return extend(FlowState(state.fold.copied(), as_of=state.as_of), records)

@@ -33,12 +33,18 @@ _Tried = (
 
 
 def _tried(fold: FlowFold, event: _Tried) -> tuple[RunFold, Task] | None:
-    """Return the run and the task that an event is about; None when that is over. An item of a map becomes a task."""
+    """Bill and move the task that an event is about, and return it with the run; None when that is over.
+
+    An item of a map becomes a task.
+    """
     run = fold.execution
-    if run is None:
+    task = None if run is None else _task(run, event.node, event.visit, event.item)
+    if run is None or task is None:
         return None
-    task = _task(run, event.node, event.visit, event.item)
-    return None if task is None else (run, task)
+    if not isinstance(event, stored.NodeAttemptStarted | stored.NodeRetryScheduled):
+        _bill(run, task, event.usage)
+    _move(run, task, event)
+    return run, task
 
 
 def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
@@ -62,7 +68,7 @@ def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
             visit.bills = visit.bills.set(task.place, bill)
 
 
-def _moved(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> None:
+def _move(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> None:
     was_running = task.phase is TaskPhase.RUNNING
     task.phase = task_phase_after(task.phase, event, task.back_to)
     if task.phase in {TaskPhase.LANDED, TaskPhase.DUE}:
@@ -81,7 +87,6 @@ def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
-    _moved(run, task, event)
     task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
     task.landing = task.retry = None
     task.clock = task.clock.started(at)
@@ -127,8 +132,6 @@ def _ended(
     if (found := _tried(fold, event)) is None:
         return None
     run, task = found
-    _bill(run, task, event.usage)
-    _moved(run, task, event)
     task.landing, run.productive = event, True
     run.tries_of = run.tries_of.set(event.node, run.tries_of.get(event.node, 0) + 1)
     if (visit := run.open.get(task.node)) is not None:
@@ -152,8 +155,6 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
-    _bill(run, task, event.usage)
-    _moved(run, task, event)
     task.landing = event if task.phase is TaskPhase.LANDED else None
     task.interruptions += 1
     task.clock = task.clock.stopped(at)
@@ -174,8 +175,6 @@ def _suspended(fold: FlowFold, event: stored.NodeAttemptSuspended, at: int) -> N
         return
     run, task = found
     task.stream, task.until = event.stream, event.until
-    _bill(run, task, event.usage)
-    _moved(run, task, event)
     task.clock = task.clock.stopped(at)
     run.follow_clock(task.node, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
@@ -188,7 +187,6 @@ def _retry_scheduled(fold: FlowFold, event: stored.NodeRetryScheduled, at: int) 
     if (found := _tried(fold, event)) is None:
         return
     run, task = found
-    _moved(run, task, event)
     task.retry = event
     task.clock = task.clock.started(at)
     run.follow_clock(task.node, at)
@@ -205,7 +203,7 @@ def _settled_late(fold: FlowFold, event: stored.NodeAttemptSettledLate, at: int)
 def _evaluated(fold: FlowFold, event: stored.NodeEvaluated, at: int) -> None:
     task = fold.execution.tasks.get((event.node, event.visit, None)) if fold.execution is not None else None
     if fold.execution is not None and task is not None:
-        _moved(fold.execution, task, event)
+        _move(fold.execution, task, event)
         task.landing = event
         fold.execution.productive = True
 

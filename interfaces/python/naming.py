@@ -1,9 +1,10 @@
 """How people call a stream: a session of an agent by its id, anything else with its prefix, such as `flow:order-7`."""
 
-from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id, is_session_id
+from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import AmbiguousId, SessionNotFound, stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.given import a_text
+from steptrail.domain.kernel.names import is_name
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -26,7 +27,7 @@ async def stream_beginning(store: EventStore, text: str, *, prefix: str | None =
     said = prefix_of(a_text(text, "the name of a run"))
     if prefix is None and said in KINDS:
         prefix, text = said, id_of(text)
-    if text and not is_session_id(text):
+    if text and not is_name(text):
         raise SessionNotFound(text)  # no id begins like that, and not every store can be asked for it
     found = [stream for each in (KINDS if prefix is None else (prefix,)) for stream in await store.streams(each + text)]
     whole = [stream for stream in found if id_of(stream) == text]

@@ -30,12 +30,13 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
+from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
 from steptrail.runtime.agent.given import refuse_context
 from steptrail.runtime.agent.kind import AgentStream, session_stream
 from steptrail.runtime.agent.performer import Runner, waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.stream_lease import LOOKS
 
@@ -150,7 +151,7 @@ class SessionControl:
             state = await self.resume(agent, limits=limits, by=by, key=key, journal=journal)
             return RunResult(state, typed=agent.output)
         if execution < state.fold.executions:
-            state, _ = await load(self._env.store, self._session, at=ended_at)
+            state, _ = await fold_stream(AGENT, self._env.store, self.stream.stream, at=ended_at)
         else:
             await self.stream.tidy_up(journal)
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""

@@ -41,7 +41,8 @@ class Waking:
         """Note a commit that has moved a stream from where it stood `before`; None when the commit moved nothing."""
         if self.engine is None or row is None:
             return
-        if row.due_at is None and before.due_at is None and not self._may_move_another(row):
+        may_move_another = row.parent is not None and row.standing is StandingState.DONE
+        if row.due_at is None and before.due_at is None and not may_move_another:
             return
         # A session that its owner has taken up is told of by the owner's own job.
         if before.state is StandingState.PENDING and row.standing is StandingState.WORKING:
@@ -63,10 +64,6 @@ class Waking:
             self._telling.cancel()
         if self.engine is not None:
             await self.engine.close()
-
-    @staticmethod
-    def _may_move_another(row: RunSummary) -> bool:
-        return row.parent is not None and row.standing is StandingState.DONE
 
     async def _tell(self) -> None:
         while self._noted:

@@ -9,7 +9,7 @@ import pytest
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.definition import changes_between
 from steptrail.domain.flow.events import FlowResumed
-from steptrail.domain.flow.evolve import evolve, initial
+from steptrail.domain.flow.evolve import evolve_all, initial
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
@@ -302,7 +302,7 @@ def test_events_of_a_run_that_never_began_change_nothing() -> None:
     assert "pending" in repr(state)
     with pytest.raises(ValueError, match="no execution"):
         state.at_work()
-    assert evolve(state, Recorded(1, 5, SessionStarted(name="t"))) != state
+    assert evolve_all(state, [Recorded(1, 5, SessionStarted(name="t"))]) != state
 
 
 async def test_a_workflow_that_asks_no_model_has_no_bill() -> None:

@@ -23,7 +23,7 @@ from steptrail.domain.flow.events import (
     NodeOpened,
     NodeThen,
 )
-from steptrail.domain.flow.evolve import HANDLERS, evolve, initial
+from steptrail.domain.flow.evolve import HANDLERS, evolve_all, initial
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.kernel.log import Log
@@ -100,11 +100,11 @@ def test_every_event_but_those_that_need_a_graph_is_tried() -> None:
 @pytest.mark.parametrize("event", ANY, ids=lambda event: type(event).__name__)
 async def test_any_event_is_taken_before_a_run_and_after_it_and_about_nodes_that_are_not_open(event: FlowEvent) -> None:
     before = initial("f")
-    assert evolve(before, Recorded(1, 5, event)).version == 1
+    assert evolve_all(before, [Recorded(1, 5, event)]).version == 1
     assert before == initial("f")
     async with trail_of() as trail:
         done = (await trail.run(Workflow("t").noop("a").build(), session="f")).state
-    after = evolve(done, Recorded(done.version + 1, done.as_of + 5, event))
+    after = evolve_all(done, [Recorded(done.version + 1, done.as_of + 5, event)])
     assert after.version == done.version + 1
     if not isinstance(event, E.FlowRetried | E.ExecutionFinished | E.MetadataChanged | E.NodeFailureRecorded):
         assert after.envelope == done.envelope

@@ -68,7 +68,11 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
     def _error(self, state: StateView) -> ErrorContext:
         if self.resolver is None:
             return AgentErrorContextResolver(self.policy).resolve(state)
-        return _checked(self.resolver.resolve(state))
+        answer = self.resolver.resolve(state)
+        if not isinstance(answer, ErrorContext):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"resolve() returned {type(answer).__name__}, not an ErrorContext")
+        # An error of a class that no policy knows, or fewer failures than none, must not count as ignored.
+        return made(ErrorContext, structs.asdict(answer))
 
     @staticmethod
     def _words(_: bool, context: Context) -> str:
@@ -80,13 +84,3 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         if handling == "stop":
             return f"{label} after {failures} consecutive failures (max: {most})"
         return f"{label}, retrying ({failures}/{most})" if handling == "retry" else f"{label} ignored by policy"
-
-
-def _checked(answer: object) -> ErrorContext:
-    """Return the answer of a resolver of a service, with each field checked. Raises for one that is no error context.
-
-    An error of a class that no policy knows, or fewer failures than none, must not count as ignored.
-    """
-    if not isinstance(answer, ErrorContext):
-        raise TypeError(f"resolve() returned {type(answer).__name__}, not an ErrorContext")
-    return made(ErrorContext, structs.asdict(answer))

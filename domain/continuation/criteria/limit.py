@@ -65,12 +65,6 @@ class _NumberLimit(Limit, Struct, Generic[N], frozen=True):
     own_count: ClassVar["attrgetter[Any]"]
     """Returns the amount that an execution has used, from the state."""
 
-    def __post_init__(self) -> None:
-        self._check()
-
-    def _check(self) -> None:
-        raise NotImplementedError
-
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with the used and the allowed amount under `keys`."""
         used = (self.counter or self.own_count)(state)
@@ -95,7 +89,7 @@ class CountLimit(_NumberLimit[int], frozen=True):
     unit: ClassVar[LimitUnit | None] = "count"
     least: ClassVar[int] = 0
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         check_count(_in_words(self.keys[1]), self.most, least=self.least)
 
 
@@ -105,7 +99,7 @@ class TimeLimit(_NumberLimit[float], frozen=True):
     unit: ClassVar[LimitUnit | None] = "seconds"
     stop_reason: ClassVar[StopReason] = StopReason.TIME_LIMIT
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         given: Any = self.most
         if not isinstance(given, int | float) or isinstance(given, bool):
             raise ConfigurationError(f"{_in_words(self.keys[1])} must be a number, it is {given!r}.")

@@ -10,17 +10,9 @@ from steptrail.domain.flow.nodes import ToolNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
+from steptrail.runtime.agent import tool_port
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import shortest
-from steptrail.runtime.agent.tool_port import (
-    RunnableTool,
-    ToolContext,
-    ToolFailed,
-    ToolSucceeded,
-    ToolSuspended,
-    ToolTimedOut,
-    outcome_of,
-)
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.failure_class import failure_class
 
@@ -31,7 +23,7 @@ class ToolCall:
     def __init__(self, node: ToolNode, code: object, seen: Seen, approved: dict[str, JsonValue] | None = None) -> None:
         if not isinstance(getattr(code, "spec", None), ToolSpec):
             raise not_brought(f"the tool {node.tool.name}", code)
-        self._tool = cast("RunnableTool", code)
+        self._tool = cast("tool_port.RunnableTool", code)
         # What it declares now holds for new tries.
         self.effect = self._tool.spec.effect
         self.usual = FailureClass.TOOL
@@ -45,7 +37,7 @@ class ToolCall:
         """Call the tool, and return its outcome."""
         given = attempt.context
         timeout = shortest(self._timeout, attempt.timeout)
-        context = ToolContext(
+        context = tool_port.ToolContext(
             effect_id=given.effect_id,
             session_id=given.flow_id,
             execution_id=given.execution_id,
@@ -66,15 +58,15 @@ class ToolCall:
 
         given_to_tool = cast("dict[str, JsonValue]", own(self.given))
         returned = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
-        match outcome_of(self._tool, returned):
-            case ToolSucceeded(result=result, usage=usage):
+        match tool_port.outcome_of(self._tool, returned):
+            case tool_port.ToolSucceeded(result=result, usage=usage):
                 return Succeeded(output=result, usage=usage)
-            case ToolFailed(error=error, usage=usage):
+            case tool_port.ToolFailed(error=error, usage=usage):
                 failure = failure_class(error, FailureClass.TOOL)
                 return Failed(failure=failure, error=error, usage=usage, raised=raised[-1] if raised else None)
-            case ToolTimedOut(error=error, usage=usage):
+            case tool_port.ToolTimedOut(error=error, usage=usage):
                 return TimedOut(error=error, usage=usage)
-            case ToolSuspended(session=session, reason=reason, until=until, usage=usage):
+            case tool_port.ToolSuspended(session=session, reason=reason, until=until, usage=usage):
                 return Suspended(
                     stream=f"{self._tool.spec.runs_children or 'agent'}:{session}",
                     reason=reason,
