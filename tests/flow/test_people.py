@@ -1,11 +1,16 @@
 """People in a run: answers, approvals, held steps, in time and too late, once and twice at the same moment."""
 
 import asyncio
+import gc
+import sys
+from types import FrameType
 
 import pytest
 
 from steptrail import ToolEffect
-from steptrail.domain.flow.events import LimitReached
+from steptrail.domain.flow.effects import Ask
+from steptrail.domain.flow.events import HumanRequested, LimitReached
+from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
@@ -41,6 +46,33 @@ async def test_an_answer_from_anywhere_is_taken_once_and_the_run_goes_on() -> No
     assert result.status is ExecutionStatus.COMPLETED
     assert result.envelope.vars["said_approved"] is True
     assert not world.done
+
+
+async def test_what_comes_next_is_told_by_the_same_calls_however_many_questions_wait() -> None:
+    called = list[int]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        called[-1] += event == "call"
+
+    for count in (20, 100):
+        flow = Workflow("t", options=RunOptions(step_timeout=DAY))
+        for number in range(count):
+            flow.human(f"n{number}", prompt="?", expires=DAY + number)
+        async with trail_of() as trail:
+            await trail.run(flow.build(), session="f")
+            records = await trail.flow("f").events()
+        last = max(at for at, each in enumerate(records) if isinstance(each.event, HumanRequested))
+        state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
+        called.append(0)
+        gc.disable()  # what other tests left behind calls functions of its own when it is collected
+        sys.setprofile(note)
+        try:
+            effects = FLOW.next_effects(state, state.as_of)
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        assert [type(effect) for effect in effects] == [Ask]
+    assert called[0] == called[1]
 
 
 async def test_an_answer_with_a_key_is_taken_once_however_often_it_is_sent() -> None:
