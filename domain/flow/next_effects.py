@@ -194,7 +194,7 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
             return RecordEvents((StepHeld(node=visit.node, visit=visit.visit, point="before"),))
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
-    for task in _due(run, graph, now):
+    for task in _due(run, graph, now, room):
         effect = _before(run, graph, graph.node(task.node), task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
@@ -203,7 +203,8 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     return StartTasks(tuple(task.key for task in starts)) if starts else None
 
 
-def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
+def _due(run: RunFold, graph: Graph, now: int, room: int) -> Iterator[Task]:
+    """Yield the tasks that are due. The next items of a map are alike: there are no more than there is `room` for."""
     again = [
         task
         for task in run.tasks.values()
@@ -217,7 +218,7 @@ def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
         if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
             continue
         active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
-        until = min(visit.items, visit.next_item + max(0, node.concurrency - active))
+        until = min(visit.items, visit.next_item + max(0, min(node.concurrency - active, max(room, 1))))
         for item in range(visit.next_item, until):
             yield Task(visit.node, visit.visit, item, order=run.order)
 

@@ -1,9 +1,7 @@
 """People in a run: answers, approvals, held steps, in time and too late, once and twice at the same moment."""
 
 import asyncio
-import gc
-import sys
-from types import FrameType
+from functools import partial
 
 import pytest
 
@@ -19,7 +17,7 @@ from steptrail.projections.runs_view.view import RunsView
 from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Budget, FailureClass, RetryPolicy, RunOptions, Workflow
-from tests.flow.kit import LEAVES, World, events_of, run_to_rest
+from tests.flow.kit import LEAVES, World, calls_of, events_of, run_to_rest
 from tests.harness.projecting import entries, projected
 from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, again_on, trail_of
@@ -50,10 +48,6 @@ async def test_an_answer_from_anywhere_is_taken_once_and_the_run_goes_on() -> No
 
 async def test_what_comes_next_is_told_by_the_same_calls_however_many_questions_wait() -> None:
     called = list[int]()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        called[-1] += event == "call"
-
     for count in (20, 100):
         flow = Workflow("t", options=RunOptions(step_timeout=DAY))
         for number in range(count):
@@ -63,14 +57,8 @@ async def test_what_comes_next_is_told_by_the_same_calls_however_many_questions_
             records = await trail.flow("f").events()
         last = max(at for at, each in enumerate(records) if isinstance(each.event, HumanRequested))
         state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
-        called.append(0)
-        gc.disable()  # what other tests left behind calls functions of its own when it is collected
-        sys.setprofile(note)
-        try:
-            effects = FLOW.next_effects(state, state.as_of)
-        finally:
-            sys.setprofile(None)
-            gc.enable()
+        effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
+        called.append(calls)
         assert [type(effect) for effect in effects] == [Ask]
     assert called[0] == called[1]
 
