@@ -135,6 +135,10 @@ class RunFold(Struct):
         """Return the tasks with a try that has not ended, in the order of their start."""
         return [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING]
 
+    def maps(self) -> list[VisitFold]:
+        """Return the open visits of maps."""
+        return [visit for visit in self.open.values() if visit.items is not None]
+
     def follow_clock(self, node: str, at: int, stopped_at: int | None = None) -> None:
         """Let the clock of the visit of a map run from `at`, or stand, as those of its items do.
 

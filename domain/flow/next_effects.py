@@ -21,7 +21,7 @@ from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
-from steptrail.domain.flow.waits import is_for_resources, kind_of, next_wait, stays_for, waiting_until
+from steptrail.domain.flow.waits import is_for_resources, next_wait, overdue, stays_for, waiting_until
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
@@ -29,6 +29,10 @@ from steptrail.domain.tools import ToolEffect
 def leaves_the_process(node: Node) -> bool:
     """Tell whether a node does something outside, so that it is tried and its tries are recorded."""
     return isinstance(node, WorkingNode | LlmRouterNode | MapNode)
+
+
+_BUSY = frozenset({TaskPhase.RUNNING, TaskPhase.DUE})
+_TRIED_LATER = frozenset({TaskPhase.RETRYING, TaskPhase.SUSPENDED})
 
 
 def next_effects(state: FlowState, now: int) -> tuple[FlowEffect, ...]:
@@ -60,7 +64,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
         return doubt
     if (limit := _limit(run, now)) is not None:
         return RecordEvents((limit,))
-    for visit in run.open.values():
+    for visit in run.maps():
         if (effect := conclude_map(run, graph, visit, now)) is not None:
             return effect
     landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not run.rests(task)]
@@ -114,10 +118,7 @@ def _limit(run: RunFold, now: int) -> events.LimitReached | None:
 
 def _expired(run: RunFold, now: int) -> RecordEvents | None:
     """Return the end of a question that nobody has answered in time."""
-    for task in run.tasks.values():
-        until = waiting_until(run, task) if task.phase is TaskPhase.ASKED else None
-        if until is None or until > now:
-            continue
+    for task in overdue(run, now):
         if task.held is not None:
             most, node = text_of(run.options.step_timeout), task.node
             actual = f"{(now - task.asked_at) / 1e6:.3f}"
@@ -159,20 +160,18 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> events.NodeOpened:
 
 def _used(run: RunFold) -> int:
     """Return how many tasks run or are due, counting a map with further items to begin as one."""
-    busy = sum(task.phase in {TaskPhase.RUNNING, TaskPhase.DUE} for task in run.tasks.values())
-    return busy + sum(
-        visit.items is not None and visit.next_item < visit.items and not run.held(visit) for visit in run.open.values()
-    )
+    busy = len([task for task in run.tasks.values() if task.phase in _BUSY])
+    return busy + sum(visit.next_item < (visit.items or 0) and not run.held(visit) for visit in run.maps())
 
 
 def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     """Return what is done with the tasks that are due: first retries and streams below whose time has come."""
-    for visit in run.open.values():
+    for visit in run.maps():
         if is_to_be_held(run, visit):
             return RecordEvents((events.StepHeld(node=visit.node, visit=visit.visit, point="before"),))
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
-    for task in _due(run, graph, now):
+    for task in _due(run, graph, now, room):
         effect = _before(run, graph, graph.node(task.node), task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
@@ -181,21 +180,22 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     return StartTasks(tuple(task.key for task in starts)) if starts else None
 
 
-def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
-    tasks = [task for task in run.tasks.values() if not run.rests(task)]
+def _due(run: RunFold, graph: Graph, now: int, room: int) -> Iterator[Task]:
+    """Yield the tasks that are due. The next items of a map are alike: there are no more than there is `room` for."""
     again = [
         task
-        for task in tasks
-        if kind_of(task) in {"node_retry", "child"} and (due_at := waiting_until(run, task)) and due_at <= now
+        for task in run.tasks.values()
+        if task.phase in _TRIED_LATER and (due_at := waiting_until(run, task)) and due_at <= now and not run.rests(task)
     ]
     yield from sorted(again, key=_order)
-    yield from sorted((task for task in tasks if task.phase is TaskPhase.DUE), key=_order)
-    for visit in run.open.values():
+    due = [task for task in run.tasks.values() if task.phase is TaskPhase.DUE and not run.rests(task)]
+    yield from sorted(due, key=_order)
+    for visit in run.maps():
         node = graph.node(visit.node)
         if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
             continue
         active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
-        until = min(visit.items, visit.next_item + max(0, node.concurrency - active))
+        until = min(visit.items, visit.next_item + max(0, min(node.concurrency - active, max(room, 1))))
         for item in range(visit.next_item, until):
             yield Task(visit.node, visit.visit, item, order=run.order)
 

@@ -1,6 +1,6 @@
 """The waits of a run, in the terms of the kernel: one wait for each question, retry and stream below."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from steptrail.domain.flow.fold import RunFold
@@ -15,22 +15,20 @@ _OF_PEOPLE: Final[frozenset[WaitKind]] = frozenset({"human", "approval", "step",
 _FIRST: Final[tuple[WaitKind, ...]] = ("human", "approval", "step", "unknown_outcome", "child", "node_retry")
 """The kinds of waits. A run that waits for several things is said to wait for the first of these."""
 
+_OF_PHASES: Final[Mapping[TaskPhase, WaitKind]] = {
+    TaskPhase.RETRYING: "node_retry",
+    TaskPhase.SUSPENDED: "child",
+    TaskPhase.PARKED: "unknown_outcome",
+}
+
 
 def kind_of(task: Task) -> WaitKind | None:
     """Return what a task waits for; None for a task that waits for nobody."""
-    match task.phase:
-        case TaskPhase.RETRYING:
-            return "node_retry"
-        case TaskPhase.SUSPENDED:
-            return "child"
-        case TaskPhase.PARKED:
-            return "unknown_outcome"
-        case TaskPhase.ASKED if task.held is not None:
-            return "step"
-        case TaskPhase.ASKED:
-            return "human" if task.request is not None else "approval"
-        case _:
-            return None
+    if task.phase is not TaskPhase.ASKED:
+        return _OF_PHASES.get(task.phase)
+    if task.held is not None:
+        return "step"
+    return "human" if task.request is not None else "approval"
 
 
 def waiting_until(run: RunFold, task: Task) -> int | None:
@@ -49,6 +47,27 @@ def waiting_until(run: RunFold, task: Task) -> int | None:
             return task.approval.expires_at if task.approval is not None else None
         case _:
             return None
+
+
+def overdue(run: RunFold, now: int) -> list[Task]:
+    """Return the tasks about which a person is asked whose wait has ended at `now`, without an answer.
+
+    It is asked before each step of a run, which may have thousands of questions, so no function is called for each.
+    """
+    asked = [task for task in run.tasks.values() if task.phase is TaskPhase.ASKED]
+    timeout = run.options.step_timeout
+    at_latest = -1 if timeout is None else now - round(timeout * 1e6)
+    return [
+        task
+        for task in asked
+        if (task.held is not None and task.asked_at <= at_latest)
+        or (
+            task.held is None
+            and (question := task.request or task.approval) is not None
+            and question.expires_at is not None
+            and question.expires_at <= now
+        )
+    ]
 
 
 def next_wait(run: RunFold) -> WaitStarted | None:

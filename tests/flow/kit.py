@@ -4,15 +4,20 @@
 """
 
 import asyncio
+import gc
+import sys
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, TypeVar
 
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.tools import OnUnknown
 from steptrail.workflow import BuiltWorkflow, FlowResult, RunOptions
 from tests.runner.kit import HandClock
+
+T = TypeVar("T")
 
 LEAVES = RunOptions(longest_wait=0.0)
 """Options with which a process stays for no wait."""
@@ -66,6 +71,23 @@ class World:
             return await self.do(name)
 
         return act
+
+
+def calls_of(work: Callable[[], T]) -> tuple[T, int]:
+    """Do something, and return its result with how many functions of Python were called for it."""
+    called = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal called
+        called += event == "call"
+
+    gc.disable()  # what other tests left behind calls functions of its own when it is collected
+    sys.setprofile(note)
+    try:
+        return work(), called
+    finally:
+        sys.setprofile(None)
+        gc.enable()
 
 
 async def run_to_rest(

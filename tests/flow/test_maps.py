@@ -1,10 +1,14 @@
 """Maps as visits of their own: their time, their budget, and people who hold them."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from steptrail.domain.flow.effects import Await
+from steptrail.domain.flow.events import NodeAttemptStarted
+from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -23,7 +27,7 @@ from steptrail.workflow import (
     RunOptions,
     Workflow,
 )
-from tests.flow.kit import LEAVES, World, events_of, named
+from tests.flow.kit import LEAVES, World, calls_of, events_of, named
 from tests.runner.kit import HandClock, trail_of
 
 BEFORE = RunOptions(pause_before=("m",), longest_wait=0.0)
@@ -38,6 +42,21 @@ def mapped(done: list[Any], **settings: Any) -> BuiltWorkflow:
         return context.index
 
     return Workflow("t").map("m", over="items", function=act, output="all", **settings).build()
+
+
+async def test_no_more_items_are_looked_at_than_can_begin() -> None:
+    called = list[int]()
+    for count in (20, 100):
+        flow = mapped([], concurrency=count)
+        async with trail_of() as trail:
+            await trail.run(flow, vars={"items": [0] * count}, session="f")
+            records = await trail.flow("f").events()
+        begun = [at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptStarted)][7]
+        state = FLOW.evolve_all(FLOW.initial("flow:f"), records[: begun + 1])
+        effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
+        assert [type(effect) for effect in effects] == [Await]
+        called.append(calls)
+    assert called[0] == called[1]
 
 
 async def test_a_function_reads_its_item_from_the_envelope_and_may_change_what_it_has_read() -> None:

@@ -1,11 +1,14 @@
 """People in a run: answers, approvals, held steps, in time and too late, once and twice at the same moment."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from steptrail import ToolEffect
-from steptrail.domain.flow.events import LimitReached
+from steptrail.domain.flow.effects import Ask
+from steptrail.domain.flow.events import HumanRequested, LimitReached
+from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
@@ -14,7 +17,7 @@ from steptrail.projections.runs_view.view import RunsView
 from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Budget, FailureClass, RetryPolicy, RunOptions, Workflow
-from tests.flow.kit import LEAVES, World, events_of, run_to_rest
+from tests.flow.kit import LEAVES, World, calls_of, events_of, run_to_rest
 from tests.harness.projecting import entries, projected
 from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, again_on, trail_of
@@ -41,6 +44,23 @@ async def test_an_answer_from_anywhere_is_taken_once_and_the_run_goes_on() -> No
     assert result.status is ExecutionStatus.COMPLETED
     assert result.envelope.vars["said_approved"] is True
     assert not world.done
+
+
+async def test_what_comes_next_is_told_by_the_same_calls_however_many_questions_wait() -> None:
+    called = list[int]()
+    for count in (20, 100):
+        flow = Workflow("t", options=RunOptions(step_timeout=DAY))
+        for number in range(count):
+            flow.human(f"n{number}", prompt="?", expires=DAY + number)
+        async with trail_of() as trail:
+            await trail.run(flow.build(), session="f")
+            records = await trail.flow("f").events()
+        last = max(at for at, each in enumerate(records) if isinstance(each.event, HumanRequested))
+        state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
+        effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
+        called.append(calls)
+        assert [type(effect) for effect in effects] == [Ask]
+    assert called[0] == called[1]
 
 
 async def test_an_answer_with_a_key_is_taken_once_however_often_it_is_sent() -> None:

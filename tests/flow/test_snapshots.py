@@ -1,11 +1,9 @@
 """Snapshots of runs of workflows: when they are kept, what reads them, and that they change nothing but the time."""
 
-import gc
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from types import FrameType
 
 import pytest
 
@@ -18,7 +16,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.workflow import BuiltWorkflow, Cache, RetryPolicy, RunOptions, Workflow
-from tests.flow.kit import World, run_to_rest
+from tests.flow.kit import World, calls_of, run_to_rest
 from tests.processes.agents.interposed import Watched
 from tests.runner.kit import Crash, HandClock, crash_at, trail_of
 
@@ -61,10 +59,6 @@ async def test_snapshots_are_kept_each_time_a_run_has_doubled(store: Watched) ->
 
 async def test_a_snapshot_is_opened_in_a_few_calls_for_each_question_that_it_holds() -> None:
     called = list[int]()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        called[-1] += event == "call"
-
     for count in (20, 40):
         asking = Workflow("asking")
         for number in range(count):
@@ -72,14 +66,8 @@ async def test_a_snapshot_is_opened_in_a_few_calls_for_each_question_that_it_hol
         async with trail_of() as trail:
             state = (await trail.run(asking.build(), session="f")).state
         lines = SNAPSHOTS.dump(state)
-        called.append(0)
-        gc.disable()  # what other tests left behind calls functions of its own when it is collected
-        sys.setprofile(note)
-        try:
-            opened = SNAPSHOTS.load(lines)
-        finally:
-            sys.setprofile(None)
-            gc.enable()
+        opened, calls = calls_of(partial(SNAPSHOTS.load, lines))
+        called.append(calls)
         assert opened == state
         assert len(opened.tasks) == count
     assert called[1] - called[0] < 150 * 20
