@@ -213,7 +213,7 @@ class Views:
         await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
-            as_of = shown_as_of(statements, *self._faces[0], self._own)
+            as_of = shown_as_of(statements, text, *self._faces[0], self._own)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:

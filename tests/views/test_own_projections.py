@@ -323,6 +323,19 @@ async def test_an_answer_is_not_as_of_a_version_that_was_never_shown(store_url: 
         assert (answer.rows, answer.lag) == ([("agent:a", 1800), ("agent:b", 20)], 0)
 
 
+async def test_an_answer_to_who_has_not_the_class_is_as_of_what_is_counted_with_it(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
+        await trail.run(desk(450), "hi", session="a")
+        await trail.views.wait(timeout=60)
+        counted = await trail.store.last_position()
+    async with Steptrail.open(store_url) as other:
+        await other.run(desk(5), "hi", session="b")
+        answer = await other.views.sql('SELECT e.name, cents FROM executions e JOIN "refunds" USING (stream)')
+        assert (answer.rows, answer.as_of) == ([("desk", 450)], counted)
+        assert answer.lag == await other.store.last_position() - counted
+        assert (await other.views.sql("SELECT name FROM executions")).lag == 0
+
+
 async def test_an_answer_of_an_older_generation_is_not_as_of_what_is_counted_in_the_present_one(
     postgres_store_url: str,
 ) -> None:
