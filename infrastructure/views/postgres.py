@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from steptrail.domain.errors import StoreLocked
+from steptrail.domain.errors import StoreError, StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
@@ -49,6 +49,7 @@ _SETTINGS = (
 
 _GRACE_SECONDS, _LONGEST_SECONDS = 5.0, 2_000_000.0
 
+_OTHERS_DEPEND = "2BP01"
 _NOT_OF_A_ROW = {"42501", "42P01"}
 """A right or a table that is not there."""
 _OF_BOOKS = {
@@ -262,6 +263,14 @@ class PostgresSeries:
                         "has asked one of them is still open; end it, and try again"
                     ) from error
                 time.sleep(_REST_SECONDS)
+            except StoreError as error:
+                failure = error.__cause__
+                if not isinstance(failure, ServerFailure) or failure.state != _OTHERS_DEPEND:
+                    raise
+                raise StoreLocked(
+                    f"the views in {self._base} cannot be replaced: {failure.text.partition('HINT:')[0].strip()}: drop "
+                    "what others have made of them, and make it again afterwards"
+                ) from error
 
     def _make_views(self, statements: Statements, number: int, faces: Sequence[Face]) -> None:
         statements.ask("SELECT set_config('search_path', $1, true)", f"{self._base}_{number}")
