@@ -210,6 +210,7 @@ async def test_a_table_that_came_without_a_version_stops_its_projection_and_no_o
         said = "refunds was begun without the table v1_refunds_total: count up its `version`, or rebuild it"
         with pytest.raises(ProjectionStopped, match=said):
             await trail.views.wait(timeout=60)
+        assert [each.what for each in await trail.views.verify()] == [said]
         await trail.views.rebuild()
         assert await refunds(trail) == [("agent:a", 450), ("agent:b", 5)]
         assert await trail.views.verify() == []
