@@ -1,4 +1,4 @@
-"""Who applies the log to a projection, and who makes a generation: one process at a time."""
+"""The leases of read models: one process at a time applies the log to a projection, or makes a generation."""
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +13,7 @@ from steptrail.runtime.kernel.ports import EventStore
 _REBUILD = "projector:rebuild"
 
 
-class Leases:
+class LeasesOfViews:
     """The leases of a store that read models need. A file that is only read grants none, and they are beside it."""
 
     def __init__(self, store: EventStore, series: Series) -> None:

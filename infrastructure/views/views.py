@@ -33,7 +33,7 @@ from steptrail.infrastructure.store.core.work_threads import WorkThreads, finish
 from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
-from steptrail.infrastructure.views.leases import Leases
+from steptrail.infrastructure.views.leases import LeasesOfViews
 from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -95,7 +95,7 @@ class Views:
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
-        self._leases, self._turns, self._unwritten = Leases(store, series), Turns(), Seldom(_log)
+        self._leases, self._turns, self._unwritten = LeasesOfViews(store, series), Turns(), Seldom(_log)
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
