@@ -264,12 +264,11 @@ class PostgresSeries:
                     ) from error
                 time.sleep(_REST_SECONDS)
             except StoreError as error:
-                failure = error.__cause__
-                if not isinstance(failure, ServerFailure) or failure.state != _OTHERS_DEPEND:
+                if (why := _depended_on(error)) is None:
                     raise
                 raise StoreLocked(
-                    f"the views in {self._base} cannot be replaced: {failure.text.partition('HINT:')[0].strip()}: drop "
-                    "what others have made of them, and make it again afterwards"
+                    f"the views in {self._base} cannot be replaced: {why}: drop what others have made of them, and "
+                    "make it again afterwards"
                 ) from error
 
     def _make_views(self, statements: Statements, number: int, faces: Sequence[Face]) -> None:
@@ -298,10 +297,13 @@ class PostgresSeries:
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove these generations. One that cannot be removed now is left to the next time."""
         for number in numbers:
-            drop = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
-            unlist = f"DELETE FROM {self._base}.listed WHERE generation = {number}"  # noqa: S608 - a number
-            with suppress(StoreLocked):
-                self._database.write(partial(_dropped, drop, unlist))
+            try:
+                self._database.write(partial(_dropped, base=self._base, number=number))
+            except StoreLocked:
+                pass
+            except StoreError as error:
+                if _depended_on(error) is None:
+                    raise
 
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its indexes."""
@@ -335,7 +337,18 @@ def _in_background(cancel: Callable[[], None]) -> None:
     threading.Thread(target=work, name="steptrail-cancel", daemon=True).start()
 
 
-def _dropped(drop: str, unlist: str, statements: Statements) -> None:
+def _dropped(statements: Statements, base: str, number: int) -> None:
     statements.change(_GIVE_WAY)
-    statements.change(unlist)
-    statements.change(drop)
+    gone = f"DELETE FROM {base}.listed WHERE generation = {number} RETURNING view"  # noqa: S608 - a number
+    # Its views first and by themselves: with the schema would go what others have made of them.
+    for name in sorted({name for (name,) in statements.ask(gone)}):
+        statements.change(f"DROP VIEW IF EXISTS {base}.{quoted(name)}")
+    statements.change(f"DROP SCHEMA IF EXISTS {base}_{number} CASCADE")
+
+
+def _depended_on(error: StoreError) -> str | None:
+    """Return what the server says of others that keep a view from being dropped; None where that is not the reason."""
+    failure = error.__cause__
+    if not isinstance(failure, ServerFailure) or failure.state != _OTHERS_DEPEND:
+        return None
+    return failure.text.partition("HINT:")[0].strip()

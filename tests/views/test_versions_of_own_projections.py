@@ -179,3 +179,25 @@ async def test_an_answer_is_as_of_the_version_that_is_shown_as_long_as_another_i
     async with opened(Refunds(on_error="skip")) as (_, views):
         await views.catch_up()  # what it counts is not shown any more
         assert await asked(views) == second == ([900, 10], end)
+
+
+async def test_a_view_that_somebody_has_made_of_ours_outlives_rebuilds_by_who_has_not_the_class(
+    postgres_server: PostgresServer, postgres_store_url: str
+) -> None:
+    database = postgres_store_url.rpartition("/")[2]
+    async with (
+        Steptrail.open(postgres_store_url, projections=[Refunds()]) as trail,
+        Steptrail.open(postgres_store_url) as other,
+    ):
+        await trail.run(desk(450), "hi", session="a")
+        assert await refunds(trail) == [("agent:a", 450)]
+        postgres_server.execute("CREATE VIEW mine AS SELECT cents FROM steptrail_views.refunds", database=database)
+        for _ in range(3):
+            await other.views.rebuild()
+        assert postgres_server.execute("SELECT cents FROM mine", database=database) == [(450,)]
+        await trail.run(desk(5), "hi", session="b")
+        assert len(await refunds(trail)) == 2
+        assert len(postgres_server.execute("SELECT cents FROM mine", database=database)) == 2
+        for _ in range(2):
+            await trail.views.rebuild()
+        assert len(other.views.all.series.sizes()) == 2
