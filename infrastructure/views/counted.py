@@ -1,5 +1,6 @@
 """Says how far what is counted goes, with an answer and by itself."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,10 +9,10 @@ from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.projection import Projection
 
 _SHOWN = (
-    "SELECT face, max(CASE WHEN generation IN (SELECT generation FROM projections) THEN version ELSE 0 END) "
-    "FROM listed GROUP BY face"
+    "SELECT DISTINCT view, face, CASE WHEN generation IN (SELECT generation FROM projections) THEN version ELSE 0 END "
+    "FROM listed"
 )
-"""The versions of the faces that are shown, 0 for one of another generation."""
+"""The views with their faces, and the versions of these that are shown, 0 for one of another generation."""
 
 
 class AsOf(NamedTuple):
@@ -32,16 +33,25 @@ class Found(NamedTuple):
 
 
 def shown_as_of(
-    statements: Statements, face: Face, projections: Sequence[Projection[Any]], own: Sequence[Projection[Any]]
+    statements: Statements,
+    text: str,
+    face: Face,
+    projections: Sequence[Projection[Any]],
+    own: Sequence[Projection[Any]],
 ) -> AsOf:
     """Return up to where all is counted that the views of `face`, which are of `projections`, and of `own` ones show.
 
+    With them go the projections of others that a question with this text may be about: it names one of their views.
     After a roll-back a newer version is shown than ours; an older one is as long as ours has not counted all. The face
     of an own one has the version of its projection. What shows another generation is counted to no place of this one.
     """
     rows = statements.ask("SELECT name, version, position, at FROM projections WHERE version > 0")
     counted = {(name, version): AsOf(*place) for name, version, *place in rows}
-    shown: dict[str, int] = dict(statements.ask(_SHOWN))
+    listed = statements.ask(_SHOWN)
+    shown: dict[str, int] = {name: version for _, name, version in listed}
+    words = set(re.findall(r"\w+", text.lower()))
+    beside = {name: 0 for view, name, _ in listed if view in words and name != face.name}
+    beside |= {each.name: each.version for each in own}
     there = shown.get(face.name, 0)
 
     def of(ours: Projection[Any]) -> AsOf:
@@ -50,5 +60,5 @@ def shown_as_of(
         older = [as_of for version, as_of in versions.items() if there < face.version and version < ours.version]
         return min(newer or older, default=versions.get(ours.version, AsOf(0, 0)))
 
-    of_own = (counted.get((each.name, shown.get(each.name, each.version)), AsOf(0, 0)) for each in own)
-    return min([*map(of, projections), *of_own], default=AsOf(0, 0))
+    found = (counted.get((name, shown.get(name, version)), AsOf(0, 0)) for name, version in beside.items())
+    return min([*map(of, projections), *found], default=AsOf(0, 0))

@@ -89,7 +89,7 @@ POSTGRES = Sql(
 def statements_to_make(sql: Sql, table: Table, prefix: str = "") -> list[str]:
     """Return the statements that make a table with its indexes and comments. They may run again on it."""
     place = prefix + quoted(table.name)
-    lines = [_line(sql, column) for column in table.columns]
+    lines = [_line(sql, column, is_sum=table.is_sums and column in table.amounts) for column in table.columns]
     key = f"    PRIMARY KEY ({', '.join(map(quoted, table.key))})"
     kinds = {column.name: column.kind for column in table.columns}
     # A single number is the place of its row already. Rows of a longer key lie together when the key is their place.
@@ -136,8 +136,11 @@ def _names(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
 
 
-def _line(sql: Sql, column: Column) -> str:
+def _line(sql: Sql, column: Column, *, is_sum: bool) -> str:
     needed = "" if column.is_optional else " NOT NULL"
+    if is_sum and not sql.has_comments:
+        # SQLite would go on with a fraction where a server refuses what is too large.
+        needed += f" CONSTRAINT \"no room for a sum\" CHECK (typeof({quoted(column.name)}) = 'integer')"
     meaning = "" if sql.has_comments else f"  -- {_meaning(column)}"
     return f"    {quoted(column.name)} {sql.types[column.kind]}{needed},{meaning}"
 

@@ -4,7 +4,7 @@ What a batch of events changes and the place behind it are one transaction, whic
 nothing is counted twice, whatever is delivered again, and of two who write one is refused.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -340,7 +340,7 @@ class Generation:
         sql = self.database.sql
         sums_of = changes.sums
         check_tables(projection, changes.rows, sums_of)
-        self._check_made(statements, projection, {table.name for table in (*changes.rows, *sums_of)})
+        self.check_made(statements, projection, (*changes.rows, *sums_of))
         for table, rows in changes.rows.items():
             if gone := keys_to_drop(table, [key for key, row in rows.items() if row is None]):
                 statements.change_all(sql.drop(table, self._prefix), gone)
@@ -351,7 +351,9 @@ class Generation:
         for table, sums in sums_of.items():
             statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
 
-    def _check_made(self, statements: Statements, projection: Projection[Any], names: Set[str]) -> None:
+    def check_made(self, statements: Statements, projection: Projection[Any], tables: Iterable[Table]) -> None:
+        """Raise `Unfit` for a table that the projection did not have when it was begun here."""
+        names = {table.name for table in tables}
         if not names <= self._made:
             of = f"SELECT name FROM {self._prefix}{quoted('tables')} WHERE projection = $1"  # noqa: S608
             self._made |= {name for (name,) in statements.ask(of, projection.name)}

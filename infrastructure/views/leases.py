@@ -1,7 +1,7 @@
-"""Who applies the log to a projection, and who makes a generation: one process at a time."""
+"""The leases of read models: one process at a time applies the log to a projection, or makes a generation."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from threading import Lock
 from typing import Any
 
@@ -10,8 +10,10 @@ from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.ports import EventStore
 
+_REBUILD = "projector:rebuild"
 
-class Leases:
+
+class LeasesOfViews:
     """The leases of a store that read models need. A file that is only read grants none, and they are beside it."""
 
     def __init__(self, store: EventStore, series: Series) -> None:
@@ -25,14 +27,17 @@ class Leases:
         Raises `ViewsBusy` while another one holds it.
         """
         try:
-            lease = await self._store.acquire("projector:rebuild", owner=owner)
+            lease = await self._store.acquire(_REBUILD, owner=owner)
         except SessionBusy as error:
             raise ViewsBusy(error.owner) from error
         except StoreReadOnly:
             if not self._series.is_beside:
                 raise
-            # Whoever is at the same now loses that work at most.
-            yield
+            # Another process that is at the same now loses that work at most.
+            with self._turn_here(_REBUILD) as is_free:
+                if not is_free:
+                    raise ViewsBusy("another task of this process") from None
+                yield
             return
         try:
             yield
@@ -53,15 +58,20 @@ class Leases:
             return
         except StoreReadOnly:
             # Another process has a projector of its own, and loses work at most. All tasks of this one share one.
-            here = self._here.setdefault(name, Lock())
-            is_free = here.acquire(blocking=False)
-            try:
+            with self._turn_here(name) as is_free:
                 yield is_free
-            finally:
-                if is_free:
-                    here.release()
             return
         try:
             yield True
         finally:
             await lease.release()
+
+    @contextmanager
+    def _turn_here(self, name: str) -> Generator[bool]:
+        here = self._here.setdefault(name, Lock())
+        is_free = here.acquire(blocking=False)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                here.release()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from steptrail.domain.errors import StoreLocked
+from steptrail.domain.errors import StoreError, StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
@@ -42,6 +42,7 @@ _SETTINGS = (
 
 _GRACE_SECONDS, _LONGEST_SECONDS = 5.0, 2_000_000.0
 
+_OTHERS_DEPEND = "2BP01"
 _NOT_OF_A_ROW = {"42501", "42P01"}
 """A right or a table that is not there."""
 _OF_BOOKS = {
@@ -251,6 +252,13 @@ class PostgresSeries:
                         "has asked one of them is still open; end it, and try again"
                     ) from error
                 time.sleep(_REST_SECONDS)
+            except StoreError as error:
+                if (why := _depended_on(error)) is None:
+                    raise
+                raise StoreLocked(
+                    f"the views in {self.place} cannot be replaced: {why}: drop what others have made of them, and "
+                    "make it again afterwards"
+                ) from error
 
     def _make_views(self, statements: Statements, number: int, faces: Sequence[Face]) -> None:
         statements.ask("SELECT set_config('search_path', $1, true)", f"{self.place}_{number}")
@@ -278,10 +286,13 @@ class PostgresSeries:
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove these generations. One that cannot be removed now is left to the next time."""
         for number in numbers:
-            drop = f"DROP SCHEMA IF EXISTS {self.place}_{number} CASCADE"
-            unlist = f"DELETE FROM {self.place}.listed WHERE generation = {number}"  # noqa: S608 - a number
-            with suppress(StoreLocked):
-                self._database.write(partial(_dropped, drop, unlist))
+            try:
+                self._database.write(partial(_dropped, base=self.place, number=number))
+            except StoreLocked:
+                pass
+            except StoreError as error:
+                if _depended_on(error) is None:
+                    raise
 
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its indexes."""
@@ -315,7 +326,18 @@ def _in_background(cancel: Callable[[], None]) -> None:
     threading.Thread(target=work, name="steptrail-cancel", daemon=True).start()
 
 
-def _dropped(drop: str, unlist: str, statements: Statements) -> None:
+def _dropped(statements: Statements, base: str, number: int) -> None:
     statements.change(_GIVE_WAY)
-    statements.change(unlist)
-    statements.change(drop)
+    gone = f"DELETE FROM {base}.listed WHERE generation = {number} RETURNING view"  # noqa: S608 - a number
+    # Its views first and by themselves: with the schema would go what others have made of them.
+    for name in sorted({name for (name,) in statements.ask(gone)}):
+        statements.change(f"DROP VIEW IF EXISTS {base}.{quoted(name)}")
+    statements.change(f"DROP SCHEMA IF EXISTS {base}_{number} CASCADE")
+
+
+def _depended_on(error: StoreError) -> str | None:
+    """Return what the server says of others that keep a view from being dropped; None where that is not the reason."""
+    failure = error.__cause__
+    if not isinstance(failure, ServerFailure) or failure.state != _OTHERS_DEPEND:
+        return None
+    return failure.text.partition("HINT:")[0].strip()

@@ -14,7 +14,7 @@ from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.store.core.file_errors import temporary_folder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
-from steptrail.infrastructure.views.database import Statements
+from steptrail.infrastructure.views.database import Statements, Unfit
 from steptrail.infrastructure.views.generation import Generation, NotCounted, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -101,6 +101,8 @@ async def _verified(store: EventStore, present: Generation, projection: Projecti
         except PlaceMoved:
             what = "something was erased while its rows were compared: run `steptrail doctor` again"
             return [ViewsFault(projection.name, what)]
+        except Unfit as error:
+            return [ViewsFault(projection.name, str(error))]
         finally:
             await asyncio.to_thread(fresh.close)
 
@@ -129,6 +131,8 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
 
     def place(statements: Statements) -> ViewProgress | None:
         own = [each for each in present.progress(statements) if each[:2] == (projection.name, projection.version)]
+        if own:
+            present.check_made(statements, projection, projection.tables)
         return own[0] if own else None
 
     def work(statements: Statements) -> tuple[list[ViewsFault], _Present]:

@@ -33,7 +33,7 @@ from steptrail.infrastructure.store.core.work_threads import WorkThreads, finish
 from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
-from steptrail.infrastructure.views.leases import Leases
+from steptrail.infrastructure.views.leases import LeasesOfViews
 from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -95,7 +95,7 @@ class Views:
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
-        self._leases, self._turns, self._unwritten = Leases(store, series), Turns(), Seldom(_log)
+        self._leases, self._turns, self._unwritten = LeasesOfViews(store, series), Turns(), Seldom(_log)
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
@@ -213,7 +213,7 @@ class Views:
         await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
-            as_of = shown_as_of(statements, *self._faces[0], self._own)
+            as_of = shown_as_of(statements, text, *self._faces[0], self._own)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:
@@ -226,11 +226,11 @@ class Views:
         return await verified(self._store, self.series, self._projections)
 
     async def old(self, before: int) -> int:
-        """Return how many rows ended before an instant, without what belongs to them. Changes nothing."""
+        """Return how many rows of ours ended before an instant, without what belongs to them. Changes nothing."""
 
         def of(generation: Generation) -> int:
             def work(statements: Statements) -> int:
-                found = (generation.old(statements, each, before) for each in self._projections)
+                found = (generation.old(statements, each, before) for each in self._asked)
                 return sum(len(keys) for old in found for keys in old.values())
 
             return generation.database.read(work)
@@ -238,11 +238,11 @@ class Views:
         return await self._in(self._readers, partial(self._present.of, of)) or 0
 
     async def prune(self, before: int) -> int:
-        """Delete rows that ended before an instant, and return how many, without what belonged to them. Sums stay.
+        """Delete rows that ended before an instant, and return how many of ours, without what belonged to them.
 
-        It is done in small transactions, so that nobody waits long. Killed on the way, the next one ends it. What ended
-        before the instant stays out of all that is counted later, also by a rebuild. Raises `ViewsBusy` while another
-        process prunes or rebuilds.
+        Sums stay. It is done in small transactions, so that nobody waits long. Killed on the way, the next one ends it.
+        What ended before the instant stays out of all that is counted later, also by a rebuild. Raises `ViewsBusy`
+        while another process prunes or rebuilds.
         """
         async with self._leases.to_rebuild("a steptrail prune"):
             await self.present()
@@ -251,7 +251,7 @@ class Views:
                 # Each time of what readers look at then: a rebuild may pass a process that stands still.
                 prune = partial(self._present.of, methodcaller("prune", projection, before, _PRUNED_AT_ONCE))
                 while many := await self._in(self._threads, prune):
-                    deleted += many
+                    deleted += many if projection in self._asked else 0
                     self._reach("pruned")
             return deleted
 

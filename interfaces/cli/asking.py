@@ -41,5 +41,5 @@ def asked(arguments: argparse.Namespace, ask: Callable[[Steptrail], Awaitable[T]
 def note_lag(output: Output, lag: int) -> None:
     """Say that an answer is not as new as the log, if it is not."""
     if lag:
-        who = "another process is counting, or this one cannot write"
+        who = "another process counts this, or this one cannot"
         output.note(f"steptrail: {who}; {lag} positions of the log are not in this yet")

@@ -63,7 +63,10 @@ class ViewsStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
-    """How many runs that ended before an instant have, or would have, no rows any more."""
+    """How many runs that ended before an instant have, or would have, no rows any more.
+
+    Old rows of a projection of a service go too, and are not among them.
+    """
 
     before: datetime
     runs: int

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steptrail.domain.errors import ProjectionStopped, StoreUnavailable
+from steptrail.domain.errors import ProjectionStopped, StoreUnavailable, ViewsBusy
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
@@ -294,6 +294,9 @@ async def test_several_who_ask_at_once_beside_a_file_that_is_only_read_count_eac
         await views.wait(100, timeout=60)
         assert await rows(views, TOTALS) == [("even", 50, 2450), ("odd", 50, 2500)]
         assert await views.verify() == []
+        rebuilt = await asyncio.gather(*(views.rebuild() for _ in range(3)), return_exceptions=True)
+        assert {type(each) for each in rebuilt} == {int, ViewsBusy}
+        assert await rows(views, TOTALS) == [("even", 50, 2450), ("odd", 50, 2500)]
 
 
 async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: str) -> None:

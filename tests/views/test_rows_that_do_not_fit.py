@@ -118,6 +118,15 @@ async def test_what_does_not_fit_stops_the_projection(store_url: str, what: str)
             assert (await trail.views.sql(f"SELECT * FROM {view}")).rows == []  # noqa: S608 - names of ours
 
 
+async def test_a_sum_that_a_column_has_no_room_for_stops_the_projection(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Odd(lambda c: c.add(SUMS, ("a",), {"amount": 2**62}))]) as trail:
+        for session in ("a", "b"):
+            await trail.run(AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).build(), "Hi", session=session)
+            assert (await trail.views.sql("SELECT amount FROM odd_sums")).rows == [(2**62,)]
+        status = {each.name: each for each in await trail.views.status()}
+        assert re.search("no room for a sum|bigint out of range", status["odd"].error or "")
+
+
 async def test_the_reason_does_not_repeat_what_was_said(store_url: str) -> None:
     def write(changes: Any) -> None:
         changes.put(ROWS, row(number=None, text="the card is 4111"))
