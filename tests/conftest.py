@@ -34,6 +34,10 @@ if (_authority := _TESTS / "harness" / "authority.pem").exists():
 # A run in the background of a script ignores Ctrl-C, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under `nohup` they would ignore the end of a terminal, too. A program that is started has no handler of its parent, so
+# this process still outlives its terminal, and those that tests start do not.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
