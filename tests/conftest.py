@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Under `nohup` they would ignore the end of a terminal, too. A program that is started has no handler of its parent, so
 # this process still outlives its terminal, and those that tests start do not.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
