@@ -19,12 +19,17 @@ _GONE, _KEPT, _THIRD = "agent:gone", "agent:kept", "agent:third"
 _PARENT = ParentRef(kind="agent", session="gone", execution="gone:1", effect="gone:1:1:0", call="c")
 
 
+async def _open(store: EventStore, stream: str, row: RunSummary) -> StreamHead:
+    """Store the first commit of a stream, with its row of the index."""
+    first = commit_of("c1", Noted(text="a"))
+    return await store.append(stream, EMPTY_STREAM, Commit(first.head, first.events, row))
+
+
 async def _begin(store: EventStore, stream: str, row: RunSummary | None = None) -> StreamHead:
     """Store two commits, three events, a snapshot and a row of the index."""
     kind, _, session = stream.partition(":")
     row = row or RunSummary(kind=kind, session_id=session, name="desk", status=ExecutionStatus.COMPLETED, version=1)
-    first = commit_of("c1", Noted(text="a"))
-    head = await store.append(stream, EMPTY_STREAM, Commit(first.head, first.events, row))
+    head = await _open(store, stream, row)
     end = await store.append(stream, head, commit_of("c2", Noted(text="b"), Written(data="secret" * 50_000)))
     await store.keep_snapshot(stream, Snapshot(end, "test.1", b"state"))
     return end
@@ -37,9 +42,7 @@ async def _erase(store: EventStore, *streams: str, version: int = 3) -> list[Era
 async def _fork(store: EventStore, past: str, into: str) -> StreamHead:
     """Open a stream that goes on from the past of another one."""
     kind, _, session = into.partition(":")
-    opening = commit_of("c1", Noted(text="a"))
-    row = RunSummary(kind=kind, session_id=session, fork_of=past, version=1)
-    return await store.append(into, EMPTY_STREAM, Commit(opening.head, opening.events, row))
+    return await _open(store, into, RunSummary(kind=kind, session_id=session, fork_of=past, version=1))
 
 
 async def _everything(store: EventStore) -> object:

@@ -15,7 +15,7 @@ from steptrail.domain.kernel.given import a_plain_function, a_row
 from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction
 from steptrail.runtime.flow.workflow import BuiltWorkflow
-from steptrail.runtime.flow.working import EffectName, SchemaGiven, json_schema
+from steptrail.runtime.flow.working import EffectName, SchemaGiven
 
 if TYPE_CHECKING:
     from steptrail.runtime.agent.agent import AnyAgent
@@ -145,30 +145,6 @@ class Deciding:
 
     def __init__(self) -> None:
         self.functions: dict[str, Callable[..., object]] = {}
-
-    def recorded(self, name: str, value: Any) -> object:
-        """Return the recorded form of an argument of a node that decides. Raises `ConfigurationError`."""
-        match name:
-            case "when" | "expression":
-                return self.expression(value)
-            case "function":
-                return self.named(value)
-            case "rules":
-                return tuple(map(self.rule, a_row(value, name)))
-            case "cases":
-                return tuple(map(self.case, a_row(value, name)))
-            case "checks":
-                return tuple(map(self.check, a_row(value, name)))
-            case "keys" | "paths" | "types" | "values":
-                return [*a_row(value, name)]
-            case "settings":
-                return {each: self.recorded(each, given) for each, given in value.items() if given is not None}
-            case "show" | "options":
-                return a_row(value, name)
-            case "schema":
-                return json_schema(value)
-            case _:
-                return value
 
     def named(self, function: Callable[..., object]) -> str:
         """Keep a function and return its name. The second of two with one name, such as of lambdas, is `name#2`.
