@@ -1,10 +1,12 @@
 """`FlowBuilder`: writes a workflow one node and one edge at a time, and builds what can be run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow import nodes
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 from steptrail.runtime.flow import working
 from steptrail.runtime.flow.graph_builder import about
 from steptrail.runtime.flow.working_builder import WorkingBuilder, checked
@@ -31,9 +33,20 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Bring branches together; see `MergeNode`. A `function` is a strategy of its own."""
-        named = "function" if function is not None else strategy
-        how = {"deep": deep, "vars_only": vars_only, "key": key, "separator": separator, "function": function}
-        return self._decide(node_id, nodes.MergeNode, settings, strategy=named, conflict=conflict, **how)
+        deciding = Deciding()
+        with about(node_id):
+            node = nodes.MergeNode(
+                id=node_id,
+                strategy="function" if function is not None else strategy,
+                conflict=conflict,
+                deep=deep,
+                vars_only=vars_only,
+                key=key,
+                separator=separator,
+                function=None if function is None else deciding.named(function),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def transform(
         self,
@@ -58,9 +71,19 @@ class FlowBuilder(WorkingBuilder):
         `template` has a `template`, and `expr` an `expression` or function. `stringify` and `parse` write and read
         JSON.
         """
-        how = {"keys": keys, "paths": paths, "names": names, "deep": deep, "separator": separator, "template": template}
-        own = {"operation": operation, "source": source, "settings": how, "expression": expression}
-        return self._decide(node_id, nodes.TransformNode, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            rows = {"keys": _row(keys, "keys"), "paths": _row(paths, "paths")}
+            given = {**rows, "names": names, "deep": deep, "separator": separator, "template": template}
+            node = nodes.TransformNode(
+                id=node_id,
+                operation=operation,
+                source=source,
+                settings=_said(given),
+                expression=None if expression is None else deciding.expression(expression),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def filter(
         self,
@@ -86,10 +109,19 @@ class FlowBuilder(WorkingBuilder):
         `max`. `dedupe` keeps the first of equals, and `type` items of these JSON `types`. `match` keeps, and `exclude`
         drops, what fits `pattern` or is one of `values`. `expression` sees `item`; a function gets it.
         """
-        how: dict[str, object] = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern}
-        how |= {"types": types, "values": values}
-        own = {"over": over, "operation": operation, "settings": how, "expression": expression}
-        return self._decide(node_id, nodes.FilterNode, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            rows = {"types": _row(types, "types"), "values": _row(values, "values")}
+            given = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern, **rows}
+            node = nodes.FilterNode(
+                id=node_id,
+                over=over,
+                operation=operation,
+                settings=_said(given),
+                expression=None if expression is None else deciding.expression(expression),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def rule_router(
         self,
@@ -102,8 +134,16 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by rules: the first that holds, or all of them; else `default`, or none."""
-        own = {"rules": rules, "allow_multiple": allow_multiple, "default": default}
-        return self._decide(node_id, nodes.RuleRouterNode, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            node = nodes.RuleRouterNode(
+                id=node_id,
+                rules=tuple(deciding.rule(rule) for rule in a_row(rules, "rules")),
+                allow_multiple=allow_multiple,
+                default=default,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def conditional(
         self,
@@ -116,7 +156,16 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Choose the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
-        return self._decide(node_id, nodes.ConditionalNode, settings, cases=cases, evaluate=evaluate, default=default)
+        deciding = Deciding()
+        with about(node_id):
+            node = nodes.ConditionalNode(
+                id=node_id,
+                cases=tuple(deciding.case(case) for case in a_row(cases, "cases")),
+                evaluate=evaluate,
+                default=default,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def gate(
         self,
@@ -133,8 +182,17 @@ class FlowBuilder(WorkingBuilder):
 
         Else the node fails (`block`), the run goes on all the same (`skip`), or goes on at the node `redirect`.
         """
-        own = {"when": when, "on_fail": on_fail, "redirect": redirect, "message": message}
-        return self._decide(node_id, nodes.GateNode, settings, **own)
+        deciding = Deciding()
+        with about(node_id):
+            node = nodes.GateNode(
+                id=node_id,
+                when=None if when is None else deciding.expression(when),
+                on_fail=cast("nodes.OnFail", on_fail),
+                redirect=redirect,
+                message=message,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def guardian(
         self,
@@ -147,7 +205,16 @@ class FlowBuilder(WorkingBuilder):
         **settings: Unpack[NodeSettings],
     ) -> Self:
         """Let the run pass if all checks hold. Its output is what they found."""
-        return self._decide(node_id, nodes.GuardianNode, settings, checks=checks, on_fail=on_fail, redirect=redirect)
+        deciding = Deciding()
+        with about(node_id):
+            node = nodes.GuardianNode(
+                id=node_id,
+                checks=tuple(deciding.check(check) for check in a_row(checks, "checks")),
+                on_fail=cast("nodes.OnFail", on_fail),
+                redirect=redirect,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
 
     def human(
         self,
@@ -174,17 +241,32 @@ class FlowBuilder(WorkingBuilder):
             if type == "approval" and default is not None and not isinstance(default, str):
                 # Not in the node: runs were recorded with such a default, which says no.
                 raise ConfigurationError(f'default: Expected "yes", "no" or another text, not {default!r}')
-        asked = {"type": type, "prompt": prompt, "show": show, "options": options, "schema": schema}
-        told = {"expires": expires, "on_timeout": on_timeout, "default": default, "on_reject": on_reject}
-        return self._decide(node_id, nodes.HumanNode, settings, **asked, **told)
+            node = nodes.HumanNode(
+                id=node_id,
+                type=type,
+                prompt=prompt,
+                show=a_row(show, "show"),
+                options=a_row(options, "options"),
+                schema=working.json_schema(schema),
+                expires=expires,
+                on_timeout=on_timeout,
+                default=cast("JsonValue", default),
+                on_reject=on_reject,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node)
 
     def noop(self, node_id: str, /, **settings: Unpack[NodeSettings]) -> Self:
         """Add a node that does nothing. It can join branches, and be the target of edges."""
-        return self._decide(node_id, nodes.NoopNode, settings)
-
-    def _decide(self, node_id: str, kind: type[Any], settings: NodeSettings, /, **own: object) -> Self:
-        deciding = Deciding()
         with about(node_id):
-            made = {name: value if value is None else deciding.recorded(name, value) for name, value in own.items()}
-            node = kind(id=node_id, **made, **checked(settings, NodeSettings))
-        return self.add(node, functions=deciding.functions)
+            node = nodes.NoopNode(id=node_id, **checked(settings, NodeSettings))
+        return self.add(node)
+
+
+def _row(given: Sequence[object] | None, what: str) -> list[object] | None:
+    """Return the values of a list. Raises `ConfigurationError` for one text, which would be taken for its letters."""
+    return None if given is None else [*a_row(given, what)]
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, JsonValue]:
+    return {name: value for name, value in given.items() if value is not None}
