@@ -31,7 +31,7 @@ _SHAPES: Final = (
     (r"(?i)([?&](?:key|sig)=)[^&\s'\"]++", r"\1…"),
     (r"(?i)\b((?:bearer|basic)\s++)[a-z0-9._~+/=-]{8,}+", r"\1…"),
     (r"\b(sk-|[rs]k_live_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|hf_)[\w*-]{6,}+", r"\1…"),
-    (r"\b(eyJ)[\w-]{6,}+(?:\.[\w-]++)*+", r"\1…"),
+    (r"\b(eyJ)[\w-]{6,}+(?:(?=\.[\w-])\.[\w-]++)*+", r"\1…"),
     # HTTP clients have this message for a key that was pasted with the end of its line.
     (r"(?i)\b(illegal header value ).++", r"\1…"),
 )
@@ -44,9 +44,11 @@ _HIDDEN_NAMES: Final = (
     r"(?i)(?:api|access|secret|private|account|auth|signing|encryption)[_.-]?key$|token$|pwd$|passphrase$|signature$|"
     r"authorization$|cookie$|credentials?$|secret|passw(?:or)?d"
 )
+# Before Python 3.11.5 a possessive group takes what its last round has matched before that round failed, so a round of
+# these looks first at whether it will match.
 _VALUE: Final = (
     r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
-    r"|(?:[^\s'\"&,;)}\]>]|[,;)}\]>](?=[^\s'\"&,;)}\]>]))++"
+    r"|(?:(?=[,;)}\]>]?[^\s'\"&,;)}\]>])[,;)}\]>]?[^\s'\"&,;)}\]>]++)++"
 )
 _BRACKET: Final = r"[\[{(]|[\]})]|(?s:\"(?:\\.|[^\"\\])*+\"?)"
 _OF_A_KEY: Final = r"(?i)^(?:key|sig|code|auth|pass|subscription-key|apikey)$"
