@@ -133,7 +133,10 @@ class RunFold(Struct):
 
     def running(self) -> list[Task]:
         """Return the tasks with a try that has not ended, in the order of their start."""
-        return [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING]
+        return self._in(TaskPhase.RUNNING)
+
+    def _in(self, phase: TaskPhase) -> list[Task]:
+        return [task for task in self.tasks.values() if task.phase is phase]
 
     def maps(self) -> list[VisitFold]:
         """Return the open visits of maps."""
@@ -159,6 +162,12 @@ class RunFold(Struct):
         """Tell whether a task is an item of a map about which a person is asked."""
         visit = None if task.item is None else self.open.get(task.node)
         return visit is not None and self.held(visit)
+
+    def goes_on(self, phase: TaskPhase) -> list[Task]:
+        """Return the tasks in a phase that do not rest."""
+        found = self._in(phase)
+        held = {visit.node for visit in self.maps() if self.held(visit)} if found else ()
+        return [task for task in found if task.item is None or task.node not in held] if held else found
 
     def next_order(self) -> int:
         """Return the next number in the order of what becomes due or lands."""

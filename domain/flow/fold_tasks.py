@@ -78,7 +78,7 @@ def _move(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> Non
 
 
 def _rested(run: RunFold, at: int) -> None:
-    if not any(task.phase is TaskPhase.RUNNING for task in run.tasks.values()):
+    if not run.running():
         run.active = run.active.stopped(at)
 
 

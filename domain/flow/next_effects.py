@@ -4,6 +4,7 @@ Running and resuming are this same function. The order of the checks is their pr
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from steptrail.domain.flow import events
 from steptrail.domain.flow.concluding import breach, conclude, conclude_map, enabled, is_to_be_held
@@ -21,7 +22,7 @@ from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
-from steptrail.domain.flow.waits import is_for_resources, next_wait, overdue, stays_for, waiting_until
+from steptrail.domain.flow.waits import Ends, ends_of, is_for_resources, next_wait, stays_for
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
@@ -33,6 +34,7 @@ def leaves_the_process(node: Node) -> bool:
 
 _BUSY = frozenset({TaskPhase.RUNNING, TaskPhase.DUE})
 _TRIED_LATER = frozenset({TaskPhase.RETRYING, TaskPhase.SUSPENDED})
+_order = attrgetter("order")
 
 
 def next_effects(state: FlowState, now: int) -> tuple[FlowEffect, ...]:
@@ -67,25 +69,22 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     for visit in run.maps():
         if (effect := conclude_map(run, graph, visit, now)) is not None:
             return effect
-    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not run.rests(task)]
+    landed = run.goes_on(TaskPhase.LANDED)
     if landed:
         return conclude(run, graph, min(landed, key=_order), now)
     running = run.running()
+    ends = ends_of(run)
     if run.pause_request is None:
-        effect = _expired(run, now) or _opened(run, graph) or _started(run, graph, now)
+        effect = _expired(run, ends, now) or _opened(run, graph) or _started(run, graph, ends, now)
         if effect is not None:
             return effect
     elif not running:
         return _paused(run.pause_request)
-    return Await(tuple(task.key for task in running), _until(run, graph, now)) if running else None
+    return Await(tuple(task.key for task in running), _until(run, graph, ends, now)) if running else None
 
 
 def _paused(asked: Request) -> RecordEvents:
     return RecordEvents((events.ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
-
-
-def _order(task: Task) -> int:
-    return task.order
 
 
 def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
@@ -116,9 +115,11 @@ def _limit(run: RunFold, now: int) -> events.LimitReached | None:
     return None
 
 
-def _expired(run: RunFold, now: int) -> RecordEvents | None:
+def _expired(run: RunFold, ends: Ends, now: int) -> RecordEvents | None:
     """Return the end of a question that nobody has answered in time."""
-    for task in overdue(run, now):
+    for end, task in ends:
+        if end > now or task.phase is not TaskPhase.ASKED:
+            continue
         if task.held is not None:
             most, node = text_of(run.options.step_timeout), task.node
             actual = f"{(now - task.asked_at) / 1e6:.3f}"
@@ -164,14 +165,14 @@ def _used(run: RunFold) -> int:
     return busy + sum(visit.next_item < (visit.items or 0) and not run.held(visit) for visit in run.maps())
 
 
-def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
+def _started(run: RunFold, graph: Graph, ends: Ends, now: int) -> FlowEffect | None:
     """Return what is done with the tasks that are due: first retries and streams below whose time has come."""
     for visit in run.maps():
         if is_to_be_held(run, visit):
             return RecordEvents((events.StepHeld(node=visit.node, visit=visit.visit, point="before"),))
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
-    for task in _due(run, graph, now, room):
+    for task in _due(run, graph, ends, now, room):
         effect = _before(run, graph, graph.node(task.node), task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
@@ -180,21 +181,16 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     return StartTasks(tuple(task.key for task in starts)) if starts else None
 
 
-def _due(run: RunFold, graph: Graph, now: int, room: int) -> Iterator[Task]:
+def _due(run: RunFold, graph: Graph, ends: Ends, now: int, room: int) -> Iterator[Task]:
     """Yield the tasks that are due. The next items of a map are alike: there are no more than there is `room` for."""
-    again = [
-        task
-        for task in run.tasks.values()
-        if task.phase in _TRIED_LATER and (due_at := waiting_until(run, task)) and due_at <= now and not run.rests(task)
-    ]
+    again = [task for end, task in ends if end <= now and task.phase in _TRIED_LATER and not run.rests(task)]
     yield from sorted(again, key=_order)
-    due = [task for task in run.tasks.values() if task.phase is TaskPhase.DUE and not run.rests(task)]
-    yield from sorted(due, key=_order)
+    yield from sorted(run.goes_on(TaskPhase.DUE), key=_order)
     for visit in run.maps():
         node = graph.node(visit.node)
         if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
             continue
-        active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
+        active = len([1 for task in run.tasks.values() if task.node == visit.node and task.visit == visit.visit])
         until = min(visit.items, visit.next_item + max(0, min(node.concurrency - active, max(room, 1))))
         for item in range(visit.next_item, until):
             yield Task(visit.node, visit.visit, item, order=run.order)
@@ -225,13 +221,12 @@ def _skipped(graph: Graph, node: Node, task: Task, answer: events.StepAnswered) 
     return events.NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
 
 
-def _until(run: RunFold, graph: Graph, now: int) -> int | None:
+def _until(run: RunFold, graph: Graph, waits: Ends, now: int) -> int | None:
     """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due.
 
     What is due already waits for room or for the end of a pause, and no time brings that about.
     """
-    ends = [end for task in run.tasks.values() if (end := waiting_until(run, task)) is not None]
-    ends += deadlines(run)
+    ends = [*(end for end, _ in waits), *deadlines(run)]
     for visit in run.open.values():
         timeout = graph.node(visit.node).timeout
         if timeout is not None and (end := visit.clock.reaches(round(timeout * 1e6))) is not None:
@@ -256,7 +251,7 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     if run.stop_request is not None:
         return RecordEvents((events.WaitEnded(reason="stop", by=run.stop_request.by),))
     if wait is not None and is_for_resources(run) and run.pause_request is None:
-        is_over = wait.until is None or wait.until <= now or _expired(run, now) is not None
+        is_over = wait.until is None or wait.until <= now or _expired(run, ends_of(run), now) is not None
         return RecordEvents((events.WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:

@@ -1,7 +1,7 @@
 """The waits of a run, in the terms of the kernel: one wait for each question, retry and stream below."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.ids import effect_id
@@ -20,6 +20,12 @@ _OF_PHASES: Final[Mapping[TaskPhase, WaitKind]] = {
     TaskPhase.SUSPENDED: "child",
     TaskPhase.PARKED: "unknown_outcome",
 }
+
+Ends: TypeAlias = Sequence[tuple[int, Task]]
+"""Waits that end by themselves: each with when that is, in microseconds of UTC, and its task."""
+
+_END: Final = frozenset({TaskPhase.RETRYING, TaskPhase.SUSPENDED, TaskPhase.ASKED})
+"""The phases of tasks whose waits may end by themselves."""
 
 
 def kind_of(task: Task) -> WaitKind | None:
@@ -49,25 +55,26 @@ def waiting_until(run: RunFold, task: Task) -> int | None:
             return None
 
 
-def overdue(run: RunFold, now: int) -> list[Task]:
-    """Return the tasks about which a person is asked whose wait has ended at `now`, without an answer.
+def ends_of(run: RunFold) -> Ends:
+    """Return the waits of a run that end by themselves.
 
-    It is asked before each step of a run, which may have thousands of questions, so no function is called for each.
+    It is asked before each step of a run, which may wait for thousands of things, so no function is called for each.
     """
-    asked = [task for task in run.tasks.values() if task.phase is TaskPhase.ASKED]
-    timeout = run.options.step_timeout
-    at_latest = -1 if timeout is None else now - round(timeout * 1e6)
-    return [
-        task
-        for task in asked
-        if (task.held is not None and task.asked_at <= at_latest)
-        or (
-            task.held is None
-            and (question := task.request or task.approval) is not None
-            and question.expires_at is not None
-            and question.expires_at <= now
-        )
-    ]
+    timeout, found = run.options.step_timeout, list[tuple[int, Task]]()
+    asked, suspended = TaskPhase.ASKED, TaskPhase.SUSPENDED
+    for task in [task for task in run.tasks.values() if task.phase in _END]:
+        end: int | None = None
+        if task.phase is suspended:
+            end = task.until
+        elif task.phase is not asked:
+            end = task.retry.due_at if task.retry is not None else None
+        elif task.held is not None:
+            end = None if timeout is None else task.asked_at + round(timeout * 1e6)
+        elif (question := task.request or task.approval) is not None:
+            end = question.expires_at
+        if end is not None:
+            found.append((end, task))
+    return found
 
 
 def next_wait(run: RunFold) -> WaitStarted | None:

@@ -31,6 +31,9 @@ F_contra = TypeVar("F_contra", contravariant=True)
 
 _log = logging.getLogger("steptrail.runs")
 
+_AT_ONCE = 16
+"""How many effects are performed before others have the event loop."""
+
 
 class Performer(Protocol[F_contra]):
     """Performs the effects of a machine, and records the events that follow from them."""
@@ -53,12 +56,19 @@ class Performer(Protocol[F_contra]):
 
 
 async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
-    """Perform effects until none is due, or the next cannot be performed here; return the stored state."""
+    """Perform effects until none is due, or the next cannot be performed here; return the stored state.
+
+    What only records events waits for nothing, and a run may have thousands of such effects one after the other.
+    """
+    performed = 0
     while True:
+        if performed == _AT_ONCE:
+            performed = await asyncio.sleep(0, 0)
         state = journal.ask()
         effects = machine.next_effects(state, state.as_of)
         if effects and not performer.is_for_somebody_else(effects[0]):
             await performer.perform(effects[0])
+            performed += 1
         elif await journal.flush():
             return journal.state
 

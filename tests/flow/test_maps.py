@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steptrail.domain.flow.effects import Await
-from steptrail.domain.flow.events import NodeAttemptStarted
+from steptrail.domain.flow.events import NodeAttemptStarted, NodeAttemptSuspended
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitStarted
@@ -53,6 +53,22 @@ async def test_no_more_items_are_looked_at_than_can_begin() -> None:
             records = await trail.flow("f").events()
         begun = [at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptStarted)][7]
         state = FLOW.evolve_all(FLOW.initial("flow:f"), records[: begun + 1])
+        effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
+        assert [type(effect) for effect in effects] == [Await]
+        called.append(calls)
+    assert called[0] == called[1]
+
+
+async def test_what_comes_next_is_told_by_the_same_calls_however_many_items_wait_for_people() -> None:
+    asking = Workflow("inner").human("ask", prompt="May I?").build()
+    called = list[int]()
+    for count in (20, 100):
+        flow = Workflow("t", options=LEAVES).map("m", over="items", flow=asking, concurrency=count).build()
+        async with trail_of() as trail:
+            await trail.run(flow, vars={"items": list(range(count))}, session="f", options=LEAVES)
+            records = await trail.flow("f").events()
+        last = max(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptSuspended))
+        state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
         effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
         assert [type(effect) for effect in effects] == [Await]
         called.append(calls)
