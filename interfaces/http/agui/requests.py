@@ -67,7 +67,7 @@ async def requested(
     asked = [approval for _, approval in questions(state) if now < approval.expires_at]
     given_answers = answers(state, given.resume, now=now) if given.resume else ()
     message = new[1] if new is not None and key not in state.fold.keys else None
-    if asked and message is not None and not given.resume:
+    if asked and message is not None and not given_answers:
         raise RequestRefused(
             409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
         )
