@@ -188,7 +188,7 @@ class _Endpoints:
         with suppress(WebSocketDisconnect):
             async with aclosing(self._read(messages, partial(_gone, websocket))) as envelopes:
                 async for envelope in envelopes:
-                    await websocket.send_text(envelope.to_json().decode())
+                    await _send(websocket, envelope.to_json().decode())
             await websocket.close(_GOING_AWAY)
 
     async def conversation(self, request: "Request") -> "Response":
@@ -314,6 +314,16 @@ async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[Broadcast
         return
     except SteptrailError as error:
         _away.warn("the messages of a session could not be read on: %s", error)
+
+
+async def _send(websocket: "WebSocket", text: str) -> None:
+    """Send a text. Raises `WebSocketDisconnect` when the other side is gone."""
+    from starlette.websockets import WebSocketDisconnect
+
+    try:
+        await websocket.send_text(text)
+    except RuntimeError as error:  # the server has hung up on what is no WebSocket, and we have not heard of it yet
+        raise WebSocketDisconnect from error
 
 
 async def _gone(websocket: "WebSocket") -> None:

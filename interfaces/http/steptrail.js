@@ -149,6 +149,8 @@ class Followed {
   _connected = false;
   _closed = false;
   #refusals = 0;
+  /** How long the server asks us to stay away. */
+  #awayMs = 0;
   #fetching = false;
   #again = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -268,13 +270,16 @@ class Followed {
     }
   }
 
-  /** Notes that the server says no, or that there is nothing. @param {Response} answer */
+  /** Notes that the server says no, that there is nothing, or that it cannot answer, which is no no. @param {Response} answer */
   #isRefused(answer) {
     this._missing = answer.status === 404;
     if (this._missing && this._stored !== null) this.#beginAnew();
-    if (answer.status < 400 || answer.status >= 500) return false;
-    this.#turnedAway(this._missing ? null : answer.statusText || String(answer.status));
-    return true;
+    if (answer.status < 400) return false;
+    this.#awayMs = 1000 * (Number(answer.headers.get("retry-after")) || 0);
+    const isNo = answer.status < 500;
+    if (this._missing) this.#turnedAway(null);
+    else this.#turnedAway(isNo ? answer.statusText || String(answer.status) : this._refused);
+    return isNo;
   }
 
   #beginAnew() {
@@ -287,7 +292,7 @@ class Followed {
   #welcomed() {
     this._refused = null;
     this._missing = false;
-    this.#refusals = 0;
+    this.#refusals = this.#awayMs = 0;
   }
 
   /** @param {string | null} why */
@@ -370,12 +375,12 @@ class Followed {
     this.#later();
   }
 
-  /** Fetches again in a while: the longer, the more often the server has said no. */
+  /** Fetches again in a while: the longer, the more often the server has not answered what was asked. */
   #later() {
     if (this._closed) return;
     clearTimeout(this.#timer);
     const wait = Math.min(this.retryMs * 2 ** Math.min(this.#refusals, 10), Math.max(SLOWEST_MS, this.retryMs));
-    this.#timer = setTimeout(() => void this.refresh(), wait * (0.5 + Math.random() / 2));
+    this.#timer = setTimeout(() => void this.refresh(), Math.min(this.#awayMs + wait * (0.5 + Math.random() / 2), LONGEST_MS));
   }
 
   #hangUp() {

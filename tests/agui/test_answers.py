@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail import AgentBuilder, tool
-from steptrail.testing import ScriptedModel, calls
+from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule
 from tests.agui.pages import asking, ending, front, no, user, yes
 from tests.runner.kit import HandClock, trail_of
@@ -13,7 +13,7 @@ async def test_answers_that_leave_one_out_or_name_another_or_say_something_else_
     async with trail_of() as trail, front(trail, asking()) as page:
         (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
         approval = question["id"]
-        assert "no interrupt 'x'" in await page.refused(409, resume=[yes("x")])
+        assert "no interrupt 'x' now" in await page.refused(409, resume=[yes("x")])
         assert "answered twice" in await page.refused(422, resume=[yes(approval), no(approval)])
         wrong = {"interruptId": approval, "status": "resolved", "payload": {"approved": "yes"}}
         assert "is to be" in await page.refused(422, resume=[wrong])
@@ -91,3 +91,26 @@ async def test_a_question_that_has_expired_can_only_be_cancelled() -> None:
         events = await page.run(resume=[no(question["id"])])
         assert "nobody approved it in time" in str(events)
         assert ending(events)["outcome"] == {"type": "success"}
+
+
+async def test_answers_that_are_sent_again_when_the_next_question_is_asked_lead_to_that_question() -> None:
+    again = call("pay", cents=1), call("pay", cents=2), "Paid."
+    async with trail_of() as trail, front(trail, asking(*again)) as page:
+        (first,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        await page.post(resume=[yes(first["id"])])  # and the client never sees the answer to it
+        assert "waits for answers" in await page.refused(409, user("and?", "m2"), resume=[yes(first["id"])])
+        (second,) = ending(await page.run(resume=[yes(first["id"])]))["outcome"]["interrupts"]
+        done = await page.run(resume=[yes(second["id"])])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 2"]
+
+
+async def test_a_question_of_a_run_that_was_stopped_can_only_be_cancelled_and_the_thread_goes_on() -> None:
+    # A client keeps a question until it sees how a run ends, and begins no other run without a word about it.
+    async with trail_of() as trail, front(trail, asking(call("pay", cents=1), "You are welcome.")) as page:
+        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        await trail.session("t").stop(by="ben")
+        assert "cancel it to go on" in await page.refused(409, resume=[yes(question["id"])])
+        done = await page.run(user("thanks", "m2"), resume=[no(question["id"])])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert page.client.said[-1]["content"] == "You are welcome."

@@ -92,6 +92,34 @@ def test_a_server_that_says_no_is_asked_ever_more_slowly_and_the_page_is_told(st
     assert said == {"waits": [2000, 4000, 8000, 16_000, 30_000, 30_000], "refused": str(status)}
 
 
+@pytest.mark.parametrize("where", ["/events", "/conversation"])
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_server_that_cannot_answer_is_asked_ever_more_slowly_and_has_not_said_no(status: int, where: str) -> None:
+    said = played(f"""
+      const events = answering(open);
+      const fetch = async (address) => (String(address).includes("{where}") ? no({status}, "") : events(address));
+      follow({{ fetch }});
+      await settled();
+      const {{ connected, refused }} = views.at(-1);
+      const said = {{ waits: waits.slice(0, 6), connected, refused }};
+    """)
+    assert said == {"waits": [2000, 4000, 8000, 16_000, 30_000, 30_000], "connected": False, "refused": None}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_says_when_to_come_again_is_left_in_peace_until_then(status: int) -> None:
+    said = played(f"""
+      const headers = [{{ "retry-after": "20" }}, {{ "retry-after": "Wed, 21 Oct 2015 07:28:00 GMT" }}];
+      const busy = () => new Response("", {{ status: {status}, headers: headers.shift() }});
+      follow({{ fetch: answering(() => (headers.length ? busy() : open())) }});
+      await settled();
+      lines.at(-1).close();
+      await settled();
+      const said = {{ waits }};
+    """)
+    assert said == {"waits": [22_000, 4000, 1000]}
+
+
 def test_a_fetch_that_is_one_too_many_ends_no_line_that_is_open() -> None:
     said = played("""
       let answers = [stored, stored, null, stored];

@@ -1,5 +1,6 @@
 """The event stream over a real WebSocket: the same messages, one text each."""
 
+import asyncio
 import json
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from steptrail import Steptrail
+from steptrail.broadcasting.asgi import event_stream
 from tests.web.served import agent_with
 from tests.web.serving import AS_ANA, Served, bodies_of, ended, is_heartbeat, serving
 
@@ -57,6 +59,27 @@ def test_who_says_more_than_a_line_or_two_is_sent_away(served: Served, told: lis
                 socket.send("x" * 20_000)
         with pytest.raises(ConnectionClosed):
             received(socket, 1)
+
+
+async def test_a_server_that_hangs_up_before_it_tells_us_leaves_no_traceback() -> None:
+    # So does uvicorn on a client whose bytes are no WebSocket.
+    sent: list[str] = []
+    coming = [{"type": "websocket.connect"}]
+
+    async def receive() -> Any:
+        return coming.pop() if coming else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+        if message["type"] == "websocket.send":
+            raise RuntimeError("Unexpected ASGI message 'websocket.send', after sending 'websocket.close'.")
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent_with(), "Where is the tea?", session="told")
+        app = event_stream(trail, authorize=lambda *_: True)
+        where = {"type": "websocket", "path": "/sessions/told/events", "query_string": b"", "subprotocols": []}
+        await app({**where, "headers": []}, receive, send)
+    assert sent == ["websocket.accept", "websocket.send"]
 
 
 def test_text_comes_as_it_is_written(served: Served) -> None:

@@ -128,6 +128,14 @@ def wire_messages(
     return [message for message in shown if message is not None], told
 
 
+def is_shown(state: AgentState, message_id: str) -> bool:
+    """Tell whether this is the id under which a message that somebody said is shown here."""
+    step = state.fold.step
+    origins = (*state.message_origins, *(step.queued_origins if step is not None else ()))
+    said = sum(origin.step is None and not origin.output for origin in origins)
+    return message_id in (said_id(state.agent_id, ordinal) for ordinal in range(1, said + 1))
+
+
 def ids_kept(ours: "Sequence[WireMessage]", theirs: "Sequence[WireMessage]") -> Mapping[str, str]:
     """Return the ids that a client has given to messages of ours: those that say the same at the same place.
 

@@ -147,9 +147,10 @@ class AguiFold:
 
     def finish(self) -> "list[Event]":
         """Return the events that end the run where the session stands now. No event may follow them."""
-        events = self._at_rest()
-        if questions(self.state):
-            events += [*self._state_shown(always=True), *self._snapshot(self._look())]
+        is_asking = bool(questions(self.state))
+        events = [*self._at_rest(), *self._state_shown(always=is_asking)]
+        if is_asking:
+            events += self._snapshot(self._look())
         last = ending(
             self.state,
             run_id=self.run_id,

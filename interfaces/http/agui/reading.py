@@ -91,7 +91,8 @@ def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:
 def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) -> tuple[Answer, ...]:
     """Return what is still to be recorded of the answers that a client sends, in the order of the questions.
 
-    All questions are answered at once, and one that has been answered like this before may come again. `now` is in
+    All questions are answered at once. A client that has not seen what became of its answers sends them again: those
+    alone are no new ones, whatever is asked by now. A no to what nobody is asked any more changes nothing. `now` is in
     microseconds of UTC. Raises `RequestRefused` for anything else.
     """
     asked = {approval.id: approval for _, approval in questions(state)}
@@ -102,10 +103,11 @@ def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) ->
     for entry in given.values():
         if entry.interrupt_id in asked:
             continue
-        before = past.get(entry.interrupt_id)
+        before, answer = past.get(entry.interrupt_id), _answer(entry)
         if before is None:
-            raise RequestRefused(409, f"there is no interrupt {entry.interrupt_id!r} in this thread")
-        answer = _answer(entry)
+            if answer.is_yes:
+                raise RequestRefused(409, f"there is no interrupt {entry.interrupt_id!r} now: cancel it to go on")
+            continue
         said = f"the interrupt {entry.interrupt_id!r} has been {before.answer} before"
         if answer.is_yes != (before.answer == "granted"):
             raise RequestRefused(409, said)
@@ -113,7 +115,7 @@ def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) ->
         if answer.is_yes and before.granted != (edited or before.digest):
             raise RequestRefused(409, f"{said}, with other arguments")
     still_open = {approval.id for approval in asked.values() if now < approval.expires_at}
-    if missing := sorted(still_open - given.keys()):
+    if (missing := sorted(still_open - given.keys())) and given.keys() & asked.keys():
         raise RequestRefused(
             409, f"`resume` answers all open interrupts at once; these have no answer: {', '.join(missing)}"
         )

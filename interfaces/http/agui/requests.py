@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.http.agui.config import AguiCaller
+from steptrail.interfaces.http.agui.conversation import is_shown
 from steptrail.interfaces.http.agui.ending import questions
 from steptrail.interfaces.http.agui.reading import RequestRefused, answers, history, new_message
 from steptrail.interfaces.python.trail import Steptrail
@@ -34,8 +35,8 @@ async def requested(
 ) -> Requested | None:
     """Return the action that a request asks for; None when it only looks on. Raises `RequestRefused`.
 
-    The id of the user's message is its idempotency key: a request that comes again adds no second message. A new
-    session begins with at most so many messages.
+    The id of the user's message is its idempotency key: a request that comes again adds no second message, and neither
+    does one that ends with a message that was shown to the client. A new session begins with at most so many messages.
     """
     new = new_message(given)
     key = f"agui:{new[0]}" if new is not None else None
@@ -66,8 +67,8 @@ async def requested(
     now = trail.clock.utc()
     asked = [approval for _, approval in questions(state) if now < approval.expires_at]
     given_answers = answers(state, given.resume, now=now) if given.resume else ()
-    message = new[1] if new is not None and key not in state.fold.keys else None
-    if asked and message is not None and not given.resume:
+    message = new[1] if new is not None and key not in state.fold.keys and not is_shown(state, new[0]) else None
+    if asked and message is not None and not given_answers:
         raise RequestRefused(
             409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
         )

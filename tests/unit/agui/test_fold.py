@@ -202,3 +202,10 @@ async def test_usage_is_what_was_billed_since_the_run_began() -> None:
     (entry,) = last.usage
     assert (entry.input_tokens, entry.output_tokens, entry.total_tokens) == (15, 5, 20)
     assert (entry.cached_input_tokens, entry.reasoning_tokens) == (5, 2)
+
+
+async def test_a_client_ends_with_the_state_of_a_run_that_has_ended() -> None:
+    config = AguiConfig(state=lambda state: {"status": state.status.value})
+    client, types = await told([RuntimeError("gone")], config=config)
+    assert client.state == {"status": "failed"}
+    assert types[-2:] == ["STATE_SNAPSHOT", "RUN_ERROR"]
