@@ -430,6 +430,9 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
         self._is_closed = True
         self._env.fanout.close()
+        await close_all([self._close])
+
+    async def _close(self) -> None:
         telemetry, self._telemetry = self._telemetry, None
         async with AsyncExitStack() as rest:  # each is closed, whatever becomes of those before it
             databases = [self._env.store.close] if self._views is None else [self._env.store.close, self._views.aclose]

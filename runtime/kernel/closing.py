@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from steptrail.runtime.kernel.cancellation import wait_through
+
 
 class Closing(ABC):
     """An async context manager that is closed when it is left. It begins at once, unless a class says otherwise."""
@@ -26,7 +28,13 @@ class Closing(ABC):
 
 
 async def close_all(closing: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Close these side by side, because a silent server keeps each of them for seconds; raise the first error then."""
-    for error in await asyncio.gather(*(close() for close in closing), return_exceptions=True):
+    """Close these side by side, because a silent server keeps each of them for seconds; raise the first error then.
+
+    A caller that is cancelled meanwhile, as by anyio again and again, gets its `CancelledError` when all are closed.
+    """
+    ended = asyncio.gather(*(close() for close in closing), return_exceptions=True)
+    if (cancelled := await wait_through(ended)) is not None:
+        raise cancelled
+    for error in ended.result():
         if error is not None:
             raise error
