@@ -10,6 +10,7 @@ from steptrail.domain.flow.kinds.values import number_in, text_of
 from steptrail.domain.flow.nodes import Condition, Expression
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.module_names import module_of
 from steptrail.domain.storable import storable
 
 _CEL_ROOTS = ("vars", "input", "item", "index", "errors")
@@ -61,15 +62,15 @@ def called(name: str, means: NodeMeans, *given: object) -> object:
 
 
 def _brought(name: str, functions: Mapping[str, Callable[..., object]]) -> Callable[..., object]:
-    """Return the function that was recorded under a name, also where its module has another one in this process.
+    """Return the function that was recorded under a name, also where it has been moved to another module.
 
-    A program is `__main__`, a file on the command line has a name of its own, and code is moved. Raises `NodeFault`.
+    Raises `NodeFault` of the class `config` when there is none.
     """
     if (function := functions.get(name)) is not None:
         return function
     alike: list[Callable[..., object]] = []
     for known, function in functions.items():
-        module = getattr(function, "__module__", None) or ""
+        module = module_of(function)
         if known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
             alike.append(function)
     if len(alike) != 1:
