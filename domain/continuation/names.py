@@ -8,6 +8,7 @@ criterion that is called `StepsLimit` would mislead people.
 import re
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.module_names import module_of
 
 _reserved = set[str]()
 _SEPARATORS = re.compile(r"[.:\\]")
@@ -30,13 +31,13 @@ def criterion_name(criterion: object) -> str:
     if isinstance(given, str) and given:
         return given
     kind = criterion if isinstance(criterion, type) else type(criterion)
-    return kind.__qualname__ if _ships(kind) else f"{kind.__module__}.{kind.__qualname__}"
+    return kind.__qualname__ if _ships(kind) else f"{module_of(kind)}.{kind.__qualname__}"
 
 
 def function_name(function: object) -> str:
     """Return the name of a function that a service gave: `module.QualName`, or as of a criterion where it has none."""
-    name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
-    return f"{module}.{name}" if isinstance(name, str) else criterion_name(function)
+    name = getattr(function, "__qualname__", None)
+    return f"{module_of(function)}.{name}" if isinstance(name, str) else criterion_name(function)
 
 
 def own_name(criterion: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from steptrail.domain.continuation.names import function_name
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.kernel.given import a_function
 
@@ -32,7 +33,7 @@ class CallableHook:
 
     def __init__(self, function: Callable[[HookState], HookState | Awaitable[HookState]], name: str = "") -> None:
         self._function = a_function(function, "what a CallableHook calls", "the state")
-        self.name = name or f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        self.name = name or function_name(function)
 
     def handle(self, state: HookState, next: Next, /) -> HookState | Awaitable[HookState]:  # noqa: A002
         """Call the function and pass on the state that it returns."""

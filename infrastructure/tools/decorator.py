@@ -14,6 +14,7 @@ from msgspec import structs
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.module_names import module_of
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
 from steptrail.infrastructure.tools.execution import execute, patience_of, unfit
@@ -211,7 +212,7 @@ def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], 
         return None
     if isinstance(retry, ToolRetry) and retry.retry_on:
         raise ConfigurationError("the exceptions of a tool's rule are classes, given beside it as `retry_on`")
-    named = tuple(f"{kind.__module__}:{kind.__qualname__}" for kind in retry_on)
+    named = tuple(f"{module_of(kind)}:{kind.__qualname__}" for kind in retry_on)
     rule = retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
     return structs.replace(rule, retry_on=named)
 

@@ -105,9 +105,15 @@ class _RunsAgents(ChildTool):
         child = ChildSession(self._place(context, name))
         try:
             agent = subagent.resolved()
-            said = subagent.context_for(agent, context)
         except Exception as error:
             raise NoChild(capture(error)) from None
+
+        def said() -> JsonValue:
+            try:
+                return subagent.context_for(agent, context)
+            except Exception as error:
+                raise NoChild(capture(error)) from None
+
         context.progress(f"subagent {name} works in session {child.id}")
         end = await child.run(agent, str(given["prompt"]), within=timeout, context=said)
         return self._outcome(name, child.id, end, partial(_answer, name, child.id, end.usage))

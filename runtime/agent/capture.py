@@ -12,6 +12,7 @@ from typing import Final, TypeVar, cast
 
 from steptrail.domain.exception_words import kept_text, unicode_text, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.module_names import module_of
 from steptrail.domain.policy.classification import FailureLink, classify
 from steptrail.domain.provider_errors import ProviderError, read_error
 from steptrail.domain.secrets import without_secrets
@@ -103,7 +104,7 @@ def _link(exc: BaseException) -> FailureLink:
 
 
 def _name(cls: type) -> str:
-    return unicode_text(f"{cls.__module__}:{cls.__qualname__}")
+    return unicode_text(f"{module_of(cls)}:{cls.__qualname__}")
 
 
 def _attribute(owner: object, name: str) -> object:

@@ -55,11 +55,11 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
         *,
         within: float | None = None,
         lent: _Narrowing | None = None,
-        context: JsonValue = None,
+        context: Callable[[], JsonValue] = lambda: None,
     ) -> ChildSessionEnd:
         """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
-        A session that has begun keeps its context, and another one has this `context`. The session gets at most
+        A session that has begun keeps its context, and another one has what `context` returns. The session gets at most
         `within` seconds, also when its own limits are wider; `lent` narrows these, given those of the agent and those
         that hold. While another process runs it, this waits for the end; but if the run of the call was taken over, the
         session is taken over as well. A cancellation of the call pauses the session, or stops it if the run of the call
@@ -72,12 +72,14 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
 
         return await self._driven(within, go_on)
 
-    async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None, context: JsonValue) -> AgentState:
+    async def _go_on(
+        self, agent: AnyAgent, text: str, limits: Limits | None, context: Callable[[], JsonValue]
+    ) -> AgentState:
         if self._place.retry_key is not None and _failed(await self._look()):
             worker, key = self._place.environment.worker, self._place.retry_key
             again = Retry(agent=agent.snapshot, worker=worker, by="parent", key=key, limits=limits)
             return (await self._control.retry(agent, again)).state
-        has_begun = context is not None and await self._look() is not None
+        keeps_its_own = agent.context is None or await self._look() is not None
         try:
             start = Start(
                 input=Message.user(text),
@@ -86,7 +88,7 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
                 key=self._place.parent.effect,
                 parent=self._place.parent,
                 metadata=dict(self._place.metadata),
-                context=None if has_begun else context,
+                context=None if keeps_its_own else context(),
             )
             return (await self._control.run(agent, start, limits=limits)).state
         except SessionBusy:

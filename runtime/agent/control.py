@@ -192,6 +192,7 @@ class SessionControl:
             sent: AgentJournal | None = None
             try:
                 if state.is_open:
+                    refuse_context(agent, state, told.context)
                     sent = await self.stream.append(journal, told)
                 elif (ended := await self._begun(journal, agent, beginning, looks=_LOOKS_OF_A_SENDER)) is not None:
                     return ended

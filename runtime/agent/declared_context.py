@@ -31,18 +31,18 @@ class DeclaredContext(Generic[ContextT]):
             why = self._type.why_not(error)
             raise ConfigurationError(f"the context does not fit {self._type.name}: {why}") from None
 
-    def read(self, stored: JsonValue) -> ContextT:
+    def read(self, stored: JsonValue, *, is_open: bool = True) -> ContextT:
         """Return a recorded context as a new value. Raises `StoredContextInvalid`.
 
-        Raises `ConfigurationError` when nothing is recorded and the type needs something.
+        Raises `ConfigurationError` when nothing is recorded, the type needs something, and the run `is_open` not yet.
         """
         try:
             return self._type.of(stored)
         except Exception as error:  # as above
-            if stored is None:
-                why = f"nothing was said of this run: give a {self._type.name} as `context`"
-                raise ConfigurationError(why) from None
-            raise StoredContextInvalid(self._type.name, self._type.why_not(error)) from error
+            why = "nothing was said of this run" if stored is None else self._type.why_not(error)
+            if stored is None and not is_open:
+                raise ConfigurationError(f"{why}: give a {self._type.name} as `context`") from None
+            raise StoredContextInvalid(self._type.name, why) from error
 
     def is_same_as(self, other: "DeclaredContext[Any] | None") -> bool:
         """Tell whether both are of one type."""

@@ -51,7 +51,8 @@ def refuse_unread(agent: AnyAgent, given: object) -> None:
 def refuse_context(agent: AnyAgent, state: AgentState, given: JsonValue) -> None:
     """Raise for a run that has no context, or one that the agent cannot read; `given` replaces the recorded one.
 
-    That is `StoredContextInvalid` for a recorded context, and `ConfigurationError` when there is none.
+    That is `StoredContextInvalid` for a recorded context and for an open run, and `ConfigurationError` for one that is
+    to begin without a context.
     """
     if agent.context is not None and given is None:
-        agent.context.read(state.context)
+        agent.context.read(state.context, is_open=state.is_open)

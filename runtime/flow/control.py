@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy, stream_name
 from steptrail.domain.flow.answers import open_question
 from steptrail.domain.flow.commands import (
@@ -31,6 +33,7 @@ from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.given import a_flag
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.runtime.flow.kind import OnFlowCommit, run_stream
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.performer import FlowRunner
@@ -140,7 +143,7 @@ class FlowControl:
             if not took_over and not is_said and self.only_waits(state):
                 decide(state, reopening)  # says no also where there is nothing to do
                 return ()
-            return (reopening,)
+            return (replace(reopening, ended_by=SegmentEnd.TAKE_OVER) if took_over else reopening,)
 
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from steptrail.workflow import (
     FlowResult,
     FunctionNode,
     RetryPolicy,
+    Rule,
     RunOptions,
     Workflow,
 )
@@ -169,6 +171,47 @@ async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_o
         assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 0)
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
     assert world.done == {"b": 1}
+
+
+def is_fine(_: Envelope) -> bool:
+    return True
+
+
+def is_finer(_: Envelope) -> bool:
+    return True
+
+
+def deciding_in(module: str) -> BuiltWorkflow:
+    """Return a workflow whose deciding functions are those of a module of this name."""
+    there: dict[str, Any] = {"__name__": module}
+    exec("is_big, is_small = lambda seen: seen.input > 5, lambda seen: True", there)  # noqa: S102 - a module
+    rules = [Rule(there["is_big"], to="big"), Rule(there["is_small"], to="small")]
+    flow = Workflow("t").human("ask", prompt="?").rule_router("size", rules).noop("big").noop("small")
+    return flow.chain("ask", "size").edge("size", "big", "small").build()
+
+
+@pytest.mark.parametrize(("given", "to"), [(9, "big"), (1, "small")])
+async def test_a_function_that_decides_is_found_where_its_module_has_another_name_now(given: int, to: str) -> None:
+    async with trail_of() as trail:
+        await trail.run(deciding_in("__main__"), given, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        result = await trail.flow("f").resume(deciding_in("shop.flows"))
+        assert (result.status, result.envelope.vars["size_decision"]["targets"]) == (ExecutionStatus.COMPLETED, [to])
+
+
+async def test_a_function_that_decides_and_was_renamed_is_missed_with_a_way_on() -> None:
+    old, new = (
+        Workflow("t").human("ask", prompt="?").gate("pass", when=when).chain("ask", "pass").build()
+        for when in (is_fine, is_finer)
+    )
+    async with trail_of() as trail:
+        await trail.run(old, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        result = await trail.flow("f").resume(new)
+        assert result.error is not None
+        instead = f"the workflow has {__name__}.is_finer at this node now; go on with one that has it"
+        assert result.error.message == f"nobody brought the function {__name__}.is_fine: {instead}"
+        assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
 
 
 async def test_a_tool_at_a_node_that_is_recorded_as_a_function_is_not_called() -> None:

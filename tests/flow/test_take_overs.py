@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptSettledLate
+from steptrail.domain.flow.events import FlowResumed, NodeAttemptCompleted, NodeAttemptSettledLate
 from steptrail.errors import CommandRejected, OwnershipLost, SessionBusy
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel
@@ -58,8 +58,10 @@ async def test_who_lost_the_run_says_so_though_a_node_that_it_cuts_off_has_ended
     store.before_append = once(take_over, NodeAttemptCompleted)
     with pytest.raises(OwnershipLost):
         await owner.run(flow, session="f")
-    late = [e.event for e in await other.flow("f").events() if isinstance(e.event, NodeAttemptSettledLate)]
+    events = [each.event for each in await other.flow("f").events()]
+    late = [event for event in events if isinstance(event, NodeAttemptSettledLate)]
     assert [(each.effect_id, each.output) for each in late] == [("f:1:quick:1", "quick")]
+    assert [event.ended_by for event in events if isinstance(event, FlowResumed)] == ["take_over"]
     await store.close()
 
 

@@ -1,15 +1,16 @@
 """Conditions: whether an expression, a path or a function holds, and the comparisons of rules."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import isawaitable
 
 from steptrail.domain.errors import NotStorable
-from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans, without_code
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.values import number_in, text_of
 from steptrail.domain.flow.nodes import Condition, Expression
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.module_names import module_of
 from steptrail.domain.storable import storable
 
 _CEL_ROOTS = ("vars", "input", "item", "index", "errors")
@@ -52,14 +53,29 @@ def variables_of(seen: Seen, source: str) -> Mapping[str, JsonValue]:
 
 def called(name: str, means: NodeMeans, *given: object) -> object:
     """Return what a function returns. Raises `NodeFault` of the class `config` if nobody brought it, or it is async."""
-    function = means.functions.get(name)
-    if function is None:
-        raise NodeFault(FailureClass.CONFIG, f"the function {name} was not brought")
+    function = _brought(name, means.functions)
     result: object = function(*given)
     if isawaitable(result):
         getattr(result, "close", lambda: None)()  # or Python warns that it was never awaited
         raise NodeFault(FailureClass.CONFIG, f"the function {name} is async, and what decides is not")
     return result
+
+
+def _brought(name: str, functions: Mapping[str, Callable[..., object]]) -> Callable[..., object]:
+    """Return the function that was recorded under a name, also where it has been moved to another module.
+
+    Raises `NodeFault` of the class `config` when there is none.
+    """
+    if (function := functions.get(name)) is not None:
+        return function
+    alike: list[Callable[..., object]] = []
+    for known, function in functions.items():
+        module = module_of(function)
+        if known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
+            alike.append(function)
+    if len(alike) != 1:
+        raise without_code(f"the function {name}", ", ".join(functions) or "nothing")
+    return alike[0]
 
 
 def compares(condition: Condition, seen: Seen) -> bool:

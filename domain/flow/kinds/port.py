@@ -23,6 +23,12 @@ class MissingMeans(NodeFault):
         super().__init__(FailureClass.CONFIG, message)
 
 
+def without_code(what: str, instead: str) -> NodeFault:
+    """Return the fault of a node whose code is not `what` is recorded, because the workflow has been changed."""
+    why = f"nobody brought {what}: the workflow has {instead} at this node now; go on with one that has it"
+    return NodeFault(FailureClass.CONFIG, why)
+
+
 class Expressions(Protocol):
     """Evaluates the sources of CEL expressions."""
 

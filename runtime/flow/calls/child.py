@@ -42,11 +42,14 @@ class AgentCall:
     async def run(self, attempt: Try) -> Outcome:
         """Have the agent answer, or go on with that; return the answer with its whole bill."""
         child = ChildSession(_place(attempt))
-        try:
+
+        def context() -> JsonValue:
             said = self._context if self._context is not None else attempt.context.context
-            context = None if self._agent.context is None else a_context(self._agent, said)
-        except ConfigurationError as error:
-            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+            try:
+                return None if self._agent.context is None else a_context(self._agent, said)
+            except ConfigurationError as error:
+                raise NodeFault(FailureClass.CONFIG, str(error)) from None
+
         lent = attempt.lent.limits if attempt.lent is not None else None
         end = await child.run(self._agent, self._prompt, within=attempt.timeout, lent=lent, context=context)
         return self._outcome(child, end)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
-from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.policies import FailureClass
@@ -112,7 +112,5 @@ class NodeCall(Protocol):
 
 
 def not_brought(what: str, code: object) -> NodeFault:
-    """Return the fault of a node whose code is not what is recorded, because the workflow has been changed."""
-    instead = "nothing" if code is None else type_name(code)
-    why = f"nobody brought {what}: the workflow has {instead} at this node now; go on with one that has it"
-    return NodeFault(FailureClass.CONFIG, why)
+    """Return the fault of a node that has this `code` in place of what is recorded."""
+    return without_code(what, "nothing" if code is None else type_name(code))
