@@ -7,7 +7,7 @@ again after them. Intents are not added again: the machine is asked anew.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
@@ -346,8 +346,8 @@ class Journal(Generic[S, E]):
         """Return the row for the index if the stream stands elsewhere after a commit than before it; else None."""
         return self._machine.control.summary(after) if stands != self._stands else None
 
-    async def _append(self, commit: Commit) -> StreamHead:
-        return await append(self._store, self._stream, self._head, commit)
+    def _append(self, commit: Commit) -> Coroutine[Any, Any, StreamHead]:
+        return append(self._store, self._stream, self._head, commit)
 
     async def _append_in_the_end(self, commit: Commit) -> StreamHead:
         """Append a commit, and offer what has happened again and again to a store that cannot take it now."""

@@ -7,7 +7,7 @@ conflict means: our own commit id there is a success whose reply was lost.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -107,7 +107,7 @@ class CommitWriter:
             return [self._write_one(connection, commit, types) for commit in commits]
 
         try:
-            outcomes = write(lambda connection: in_transaction(connection, written))
+            outcomes = write(partial(in_transaction, work=written))
         except sqlite3.Error as error:
             return self._after(error, commits, as_one=as_one)
         except StoreError as error:
