@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import count, repeat, takewhile
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
@@ -256,11 +256,7 @@ class Journal(Generic[S, E]):
         return at if newest <= at else max(at, min(newest, self._clock.now()))
 
     def _record(self, now: int, events: Sequence[E]) -> None:
-        version = self._state.version
-        records: list[Recorded[E]] = []
-        for event in events:
-            version += 1
-            records.append(Recorded(version, now, event))
+        records = list(map(Recorded, count(self._state.version + 1), repeat(now), events))
         # The committed state must be kept, in case that the overlay is dropped, and so must a state that others have
         # seen. Any other state may be changed in place, which is quicker.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
