@@ -35,6 +35,7 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
@@ -87,35 +88,35 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
     match effect:
         case Record(events=events):
             return events
-        case AskPeople():
-            return asked_or_failed(state.tool_executions, effect, judges.unfit)
         case TakeDecision():
-            return _decision(state, execution.agent, effect, judges)
-        case ScheduleRetry(error_type=error_type, failures=failures, retry_after=retry_after):
-            delay = _delay(execution.agent.error_policy.backoff, failures, retry_after, now, judges.draw())
-            return (RetryScheduled(error_type=error_type, **delay),)
-        case ScheduleToolRetry(position=position):
-            return _tool_retry(execution.agent, state.tool_executions[position], now, judges.draw())
+            return _decision(state, execution, effect, judges)
         case StartInference():
             return _inference(state, execution.agent, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
             return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
         case RunHooks() | CallModel() | JudgeAnswer() | RunCalls() | KeepWaiting():
             return None
+        case AskPeople():
+            return asked_or_failed(state.tool_executions, effect, judges.unfit)
+        case ScheduleRetry(error_type=error_type, failures=failures, retry_after=retry_after):
+            delay = _delay(execution.agent.error_policy.backoff, failures, retry_after, now, judges.draw())
+            return (RetryScheduled(error_type=error_type, **delay),)
+        case ScheduleToolRetry(position=position):
+            return _tool_retry(execution.agent, state.tool_executions[position], now, judges.draw())
 
 
-def _decision(state: AgentState, agent: AgentSnapshot, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
+def _decision(state: AgentState, execution: ExecutionFold, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
     """Let the criteria of this decision vote, and resolve the votes."""
     if due.phase is DecisionPhase.STOP:
-        return (decided(state, due, ()),)
-    criteria = judges.criteria(agent)
+        return (decided(state, execution, due, ()),)
+    criteria = judges.criteria(execution.agent)
     asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
     seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
     # Criteria of a user may keep the state that they get, or change its values. The built-in ones do neither.
     votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks, judges.means), judges.failed)
     votes = votes if judges.are_ours else own(votes)
     cast = EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
-    return (cast, decided(state, due, votes))
+    return (cast, decided(state, execution, due, votes))
 
 
 def _tool_retry(agent: AgentSnapshot, call: ToolExecution, now: int, draw: float) -> tuple[AgentEvent, ...]:

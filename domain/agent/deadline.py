@@ -1,13 +1,14 @@
 """The deadline of what a run does: the instant at which the first of its time limits is reached."""
 
 from math import ceil
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.shared.run import CutBy
 
 
-class Deadline(NamedTuple):
+class Deadline(Struct, frozen=True):
     """The instant, in microseconds of UTC, beyond which a call does not run, and which time is up then."""
 
     at: int

@@ -12,11 +12,11 @@ from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.shared.run import ExecutionStatus
 
 
-def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]) -> ContinuationEvaluated:
+def decided(
+    state: AgentState, execution: ExecutionFold, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]
+) -> ContinuationEvaluated:
     """Return the decision `due`, from the votes `cast` by the criteria and those that hooks have cast before."""
-    execution = state.execution
-    votes = _votes(execution, due, cast) if execution is not None else ()
-    outcome = ContinuationOutcome.from_evaluations(votes)
+    outcome = ContinuationOutcome.from_evaluations(_votes(execution, due, cast))
     return ContinuationEvaluated(
         step=due.step,
         phase=due.phase,
@@ -24,8 +24,10 @@ def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvalua
         should_continue=outcome.should_continue,
         resolved_by=outcome.resolved_by,
         stop_reason=outcome.stop_reason,
-        retries=outcome.should_continue and due.phase is not DecisionPhase.RESUME and _is_to_be_retried(state),
-        answered=_is_an_answer(state, outcome, due),
+        retries=outcome.should_continue
+        and due.phase is not DecisionPhase.RESUME
+        and _is_to_be_retried(state, execution),
+        answered=_is_an_answer(execution, outcome, due),
     )
 
 
@@ -64,22 +66,22 @@ def _votes(
     return (*cast, *execution.votes)
 
 
-def _is_to_be_retried(state: AgentState) -> bool:
-    agent, step = state.agent, state.current_step
-    if agent is None or step is None or not step.has_errors:
+def _is_to_be_retried(state: AgentState, execution: ExecutionFold) -> bool:
+    step = execution.steps.last
+    if step is None or not step.has_errors:
         return False
-    return agent.error_policy.evaluate(state.error_context) is ErrorHandlingDecision.RETRY
+    return execution.agent.error_policy.evaluate(state.error_context) is ErrorHandlingDecision.RETRY
 
 
-def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDecision) -> bool:
+def _is_an_answer(execution: ExecutionFold, outcome: ContinuationOutcome, due: TakeDecision) -> bool:
     """Tell whether the run stops because the agent is done: its last step went well, and no vote objects to its answer.
 
     On a resume only guards vote. Whether another criterion asked to go on is then seen from the decision before.
     """
-    execution, step = state.execution, state.current_step
-    if execution is None or step is None or step.reply is None or step.has_errors:
+    step = execution.steps.last
+    if step is None or step.reply is None or step.has_errors:
         return False
-    if state.answers_in_a_type and step.output_verdict is not OutputVerdict.ACCEPTED:
+    if execution.agent.output is not None and step.output_verdict is not OutputVerdict.ACCEPTED:
         return False
     before = execution.decision
     asked_to_go_on = due.phase is DecisionPhase.RESUME and (before is None or not before.answered)

@@ -48,7 +48,7 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     wait = execution.wait
-    return _end_of_the_run_in(wait, state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME)
+    return _end_of_the_run_in(wait, state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
 
 
 def _end_of_the_run_in(
@@ -61,7 +61,7 @@ def _end_of_the_run_in(
     if wait is None or wait.until is None or wait.kind not in {"retry", "tool_retry"}:
         return None
     return (
-        TakeDecision(state.step_count, DecisionPhase.RESUME, wait.until)
+        TakeDecision(len(execution.steps), DecisionPhase.RESUME, wait.until)
         if outlasts_the_run(execution, wait.until, now)
         else None
     )
@@ -70,13 +70,13 @@ def _end_of_the_run_in(
 def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     if (pause := _pause(state, execution, now)) is not None:
         return pause
-    step = state.step_count
+    step = len(execution.steps)
     most = execution.agent.limits.binding("max_unproductive_segments")
     if most is not None and execution.unproductive_segments >= most:
         # It may be the hooks that kill the process, so the guard decides before they run once more.
         return TakeDecision(step, DecisionPhase.BOUNDARY)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
-    if step > 0 and state.steps[-1].has_errors:
+    if step > 0 and execution.steps[-1].has_errors:
         due.append(HookType.ON_ERROR)
     due.append(HookType.BEFORE_STEP)
     for hook_type in due:
@@ -86,7 +86,7 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
 
 
 def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
-    step = state.step_count
+    step = len(execution.steps)
     if execution.stop_request is not None:
         # The request came after the decision. Another decision is taken, so that no step starts after a stop.
         return TakeDecision(step, DecisionPhase.BOUNDARY)
@@ -143,7 +143,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
     if step is None:
         return None
     if execution.waited and execution.stop_request is None:
-        return _pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME)
+        return _pause(state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
     if step.reply is not None and (hooks := _hooks_due(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return _pause(state, execution, now) or hooks
     if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:
@@ -165,7 +165,7 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         return None
     if state.fold.step is not None:
         return Record(close_step(execution, state.fold.step, f"the run stops ({outcome.stop_reason.value})", now))
-    step = state.step_count
+    step = len(execution.steps)
     preventable = not outcome.is_forbidden()
     if preventable and state.has_unanswered_input:
         return TakeDecision(step, DecisionPhase.BOUNDARY)

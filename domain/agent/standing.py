@@ -63,7 +63,8 @@ def standing(state: AgentState) -> Standing:
 
 
 def _standing(state: AgentState) -> Standing:
-    execution, phase, runs = state.execution, state.phase, state.fold.executions
+    fold = state.fold
+    execution, phase, runs = fold.execution, fold.phase, fold.executions
     if execution is not None and phase in _AT_WORK and not (execution.finished or execution.wait or execution.waits):
         # By far the most usual one, because it is asked for at every commit.
         return Standing(state=StandingState.WORKING, status=ExecutionStatus.IN_PROGRESS.value, runs=runs)
@@ -71,7 +72,7 @@ def _standing(state: AgentState) -> Standing:
     if phase is Phase.ABSENT:
         return Standing(state=StandingState.ABSENT, status=status)
     if execution is None:
-        return Standing(state=StandingState.PENDING, status=status, due_at=state.fold.updated_at)
+        return Standing(state=StandingState.PENDING, status=status, due_at=fold.updated_at)
     if execution.finished is not None:
         return Standing(state=StandingState.DONE, status=status, runs=runs)
     stands = partial(Standing, status=status, runs=runs, waits=execution.waits, asked_again=execution.asked_again)

@@ -7,6 +7,8 @@ arrive as data.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
+from msgspec import Struct
+
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded, StreamVersion
@@ -28,7 +30,7 @@ class FoldedState(Protocol):
         ...
 
 
-class CallInFlight(NamedTuple):
+class CallInFlight(Struct, frozen=True):
     """A call to the outside world that this process is making: its effect id, and the number of the attempt.
 
     What a call that `runs_a_stream` is billed is the whole bill of that stream so far.

@@ -6,6 +6,7 @@ Everything that can be wrong with a function as a tool is found here, at import,
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -70,7 +71,7 @@ class Tool:
         """The types of the context and the resources that it wants."""
         return self.parameters.context_types
 
-    @property
+    @cached_property
     def patience(self) -> Patience | None:
         """The patience with a call that was cancelled."""
         return patience_of(self)

@@ -286,6 +286,6 @@ def _chained(stream: str, after: StreamHead, records: Sequence[Recorded[Event]])
     """Return the commit of these records, and the end of the stream with it, whose digest all commits come to."""
     head = records[0].head or CommitHead(commit_id="", actor="")
     commit = Commit(head, tuple((record.at, record.event) for record in records))
-    rows = zip(records, detach_all(encode_commit(commit))[0], strict=True)
-    digest = commit_digest(after.digest, stream, head, [(record.version, *parts) for record, parts in rows])
+    rows = zip(records, detach_all(encode_commit(commit, after.version))[0], strict=True)
+    digest = commit_digest(after.digest, stream, head, [(record.version, *row[1:]) for record, row in rows])
     return commit, StreamHead(after.version + len(records), digest)

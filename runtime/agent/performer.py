@@ -212,8 +212,8 @@ class Runner:
 
 def _failed_below(state: AgentState) -> Set[str]:
     """Return the streams that the failed calls of the open step have run."""
-    begun = [call for call in state.tool_executions if call.runs is not None]
-    return {call.below for call in begun if call.phase is CallPhase.FAILED and call.below is not None}
+    failed = [call for call in state.tool_executions if call.phase is CallPhase.FAILED]
+    return {below for call in failed if (below := call.below) is not None}
 
 
 def _means(journal: AgentJournal, agent: AnyAgent | None) -> Means:

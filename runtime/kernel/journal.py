@@ -7,9 +7,9 @@ again after them. Intents are not added again: the machine is asked anew.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import count, repeat, takewhile
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
@@ -256,11 +256,7 @@ class Journal(Generic[S, E]):
         return at if newest <= at else max(at, min(newest, self._clock.now()))
 
     def _record(self, now: int, events: Sequence[E]) -> None:
-        version = self._state.version
-        records: list[Recorded[E]] = []
-        for event in events:
-            version += 1
-            records.append(Recorded(version, now, event))
+        records = list(map(Recorded, count(self._state.version + 1), repeat(now), events))
         # The committed state must be kept, in case that the overlay is dropped, and so must a state that others have
         # seen. Any other state may be changed in place, which is quicker.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
@@ -346,8 +342,8 @@ class Journal(Generic[S, E]):
         """Return the row for the index if the stream stands elsewhere after a commit than before it; else None."""
         return self._machine.control.summary(after) if stands != self._stands else None
 
-    async def _append(self, commit: Commit) -> StreamHead:
-        return await append(self._store, self._stream, self._head, commit)
+    def _append(self, commit: Commit) -> Coroutine[Any, Any, StreamHead]:
+        return append(self._store, self._stream, self._head, commit)
 
     async def _append_in_the_end(self, commit: Commit) -> StreamHead:
         """Append a commit, and offer what has happened again and again to a store that cannot take it now."""

@@ -116,11 +116,10 @@ class InFlight:
         """
         loop = asyncio.get_running_loop()
         until = None if at_most is None else loop.time() + at_most
-        ended, self._has_news = self._ended(), False
-        if not ended:
-            # What was just begun runs before the caller does again. If it ends then, nobody has to be woken.
-            await asyncio.sleep(0)
-            ended = self._ended()
+        self._has_news = False
+        # What was just begun runs before the caller does again. If it ends then, nobody has to be woken.
+        await asyncio.sleep(0)
+        ended = self._ended()
         while not ended:
             await self._wait(until)
             ended = self._ended()

@@ -73,28 +73,31 @@ def no_blobs(digest: bytes) -> None:
     """Return the body of a store that holds none."""
 
 
-Parts = tuple[str, int, bytes, bytes | None]
-"""The type, the instant, the state and the content of an event; None for no content."""
+Encoded = tuple[int, str, int, bytes, bytes | None]
+"""The version, the type, the instant, the state and the content of an event; None for no content."""
 
 
-def encode_commit(commit: Commit) -> list[Parts]:
-    """Return the parts of each event of a commit. Raises `ValueError` for one that cannot be encoded."""
-    return [(event.TYPE, checked_instant(at), *encoded_parts(event)) for at, event in commit.events]
+def encode_commit(commit: Commit, after: int) -> list[Encoded]:
+    """Return each event of a commit behind version `after`. Raises `ValueError` for one that cannot be encoded."""
+    return [
+        (version, event.TYPE, checked_instant(at), *encoded_parts(event))
+        for version, (at, event) in enumerate(commit.events, after + 1)
+    ]
 
 
-def detach_all(encoded: Sequence[Parts]) -> tuple[tuple[Parts, ...], tuple[Blob, ...]]:
-    """Return the parts of the events of a commit without their large bodies, and those."""
-    rows: list[Parts] = []
+def detach_all(encoded: Sequence[Encoded]) -> tuple[list[Encoded], tuple[Blob, ...]]:
+    """Return the events of a commit without their large bodies, and those."""
+    rows: list[Encoded] = []
     blobs: tuple[Blob, ...] = ()
-    for type_name, at, state, content in encoded:
+    for version, type_name, at, state, content in encoded:
         if len(state) > LIMIT:
             state, bodies = detach(state)
             blobs += bodies
         if content is not None and len(content) > LIMIT:
             content, bodies = detach(content)
             blobs += bodies
-        rows.append((type_name, at, state, content))
-    return tuple(rows), blobs
+        rows.append((version, type_name, at, state, content))
+    return rows, blobs
 
 
 def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:

@@ -11,11 +11,12 @@ A chain shows a change anywhere but a cut at its very end: for that, compare wit
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from operator import itemgetter
 from struct import error as StructError, pack
 from typing import Any, NamedTuple
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
-from steptrail.infrastructure.store.core.blobs import FetchBody, blob_fault, is_detached, no_blobs
+from steptrail.infrastructure.store.core.blobs import Encoded, FetchBody, blob_fault, is_detached, no_blobs
 
 _CommitColumns = tuple[str | None, str | None, str | None, int | None, str | None]
 
@@ -48,6 +49,7 @@ class ChainRow(NamedTuple):
         return self.commit_id, self.actor, self.causation, self.segment, self.key_id
 
 
+_version_of, _instant_of = itemgetter(0), itemgetter(2)
 _HEAD = ChainRow._fields.index("commit_id")
 _NO_HEAD = (None,) * (len(ChainRow._fields) - _HEAD)
 
@@ -60,22 +62,20 @@ class ChainFault(NamedTuple):
     why: str
 
 
-def commit_digest(
-    previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, int, bytes, bytes | None]]
-) -> bytes:
-    """Return the digest of a commit; `rows` are its (version, type, instant, state, content) in order."""
+def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence[Encoded]) -> bytes:
+    """Return the digest of a commit; `rows` are its events in order."""
     return _digest(previous, stream, (head.commit_id, head.actor, head.causation, head.segment, head.key_id), rows)
 
 
 def _digest(previous: bytes, stream: str, head: _CommitColumns, rows: Sequence[Sequence[Any]]) -> bytes:
     commit_id, actor, causation, segment, key_id = head
     texts = [previous, _known_text(stream), _text(commit_id), _known_text(actor), _text(causation), _text(key_id)]
-    numbers = [segment or 0, len(rows), *[row[0] for row in rows], *[row[2] for row in rows]]
+    numbers = [segment or 0, len(rows), *map(_version_of, rows), *map(_instant_of, rows)]
     for row in rows:
         content = row[4]
         texts += (_known_text(row[1]), row[3], None if content is None else sha256(content).digest())
     numbers += [-1 if text is None else len(text) for text in texts]
-    return sha256(pack(f">{len(numbers)}q", *numbers) + b"".join([text for text in texts if text])).digest()
+    return sha256(pack(f">{len(numbers)}q", *numbers) + b"".join(filter(None, texts))).digest()
 
 
 def verify_chain(

@@ -21,7 +21,6 @@ from steptrail.infrastructure.store.core.blobs import (
     LIMIT,
     Blob,
     BlobFault,
-    Parts,
     blob_faults,
     detach_all,
     encode_commit,
@@ -66,15 +65,14 @@ class RecorderEventStore(StoreThreads):
         """
         if not commit.events:
             raise ValueError(f"a commit to stream {stream!r} needs at least one event")
-        encoded = encode_commit(commit)
-        # What is large takes a while to look through, and the loop has others to serve.
-        size = sum([len(state) + len(content or b"") for _, _, state, content in encoded])
-        is_large = size > _LARGE
-        states: tuple[Parts, ...] = tuple(encoded)
+        rows = encode_commit(commit, expected.version)
         blobs: tuple[Blob, ...] = ()
+        # What is large takes a while to look through, and the loop has others to serve.
+        size = sum([len(state) + len(content or b"") for _, _, _, state, content in rows])
+        is_large = size > _LARGE
         if size > LIMIT:
-            states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
-        pending = PendingCommit(stream, expected, commit.head, states, blobs, commit.summary)
+            rows, blobs = await self._ask(partial(detach_all, rows)) if is_large else detach_all(rows)
+        pending = PendingCommit(stream, expected, commit.head, rows, blobs, commit.summary)
         return await self._append(pending, is_large=is_large)
 
     async def append_all(self, stream: str, commits: Sequence[Commit]) -> None:
@@ -86,9 +84,8 @@ class RecorderEventStore(StoreThreads):
         def stored() -> Sequence[StreamHead | StoreError]:
             head, pending = EMPTY_STREAM, list[PendingCommit]()
             for commit in commits:
-                states, blobs = detach_all(encode_commit(commit))
-                pending.append(PendingCommit(stream, head, commit.head, states, blobs))
-                rows = [(head.version + i, *typed) for i, typed in enumerate(states, 1)]
+                rows, blobs = detach_all(encode_commit(commit, head.version))
+                pending.append(PendingCommit(stream, head, commit.head, rows, blobs))
                 head = StreamHead(rows[-1][0], commit_digest(head.digest, stream, commit.head, rows))
             with self._writing:
                 return self.recorder.append(pending, as_one=True)

@@ -16,7 +16,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import CommitHead, StreamHead, base_of
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
-from steptrail.infrastructure.store.core.blobs import Blob
+from steptrail.infrastructure.store.core.blobs import Blob, Encoded
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
@@ -40,7 +40,7 @@ Where no heads are asked for, there is none.
 
 
 class PendingCommit(Struct, frozen=True):
-    """A commit on its way in: its (type, instant, state, content), the blobs they refer to, and the head it follows.
+    """A commit on its way in: its events, the blobs they refer to, and the head it follows.
 
     `summary` replaces the row of the stream in the index; None leaves that as it is.
     """
@@ -48,7 +48,7 @@ class PendingCommit(Struct, frozen=True):
     stream: str
     expected: StreamHead
     head: CommitHead
-    states: tuple[tuple[str, int, bytes, bytes | None], ...]
+    rows: Sequence[Encoded]
     blobs: tuple[Blob, ...] = ()
     summary: RunSummary | None = None
 

@@ -156,6 +156,7 @@ class StoreThreads:
 
     async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
         """Write a commit. What is large is never written in the caller's thread."""
+        self._check_process()
         if not is_large and (outcome := self._written_here(pending)) is not None:
             if isinstance(outcome, StoreError):
                 raise outcome
@@ -173,7 +174,6 @@ class StoreThreads:
         A write holds the event loop. It does so only for the one run of this process, which waits for the write anyway.
         With several runs the queue is quicker, because they share commits.
         """
-        self._check_process()
         with self._lock:
             self._check_open()
             alone = self._leases_held == 1 and not self._draining and self._took < self._quick
@@ -189,7 +189,6 @@ class StoreThreads:
 
     def _enqueue(self, pending: PendingCommit) -> Uncancellable[StreamHead]:
         stored: Uncancellable[StreamHead] = Uncancellable(loop=asyncio.get_running_loop())
-        self._check_process()
         with self._lock:
             self._check_open()
             if not self._draining:

@@ -62,4 +62,4 @@ class Call:
             connection.prepared.add(self._name)
         connection.pgconn.send_query_prepared(self._name, parameters, [_BINARY] * len(parameters), _BINARY)
         answer = answer_on(connection)
-        return [tuple(answer.get_value(i, j) for j in range(answer.nfields)) for i in range(answer.ntuples)]
+        return [tuple([answer.get_value(i, j) for j in range(answer.nfields)]) for i in range(answer.ntuples)]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGresult
-    from psycopg.waiting import Ready
 
 Row = tuple[Any, ...]
 
@@ -153,12 +152,10 @@ def _forget_prepared(connection: Connection) -> None:
 
 def answer_on(connection: Connection) -> "PGresult":
     """Return what the server says to what was sent without a cursor. For work that `attempt` runs."""
-    from psycopg.errors import error_from_result
-    from psycopg.generators import execute
-    from psycopg.pq import ExecStatus
+    import psycopg.generators
 
     ears, socket, deadline = connection.ears, connection.fileno(), time.monotonic() + connection.patience
-    steps = execute(connection.pgconn)
+    steps: Generator[int, int, list[PGresult]] = psycopg.generators.execute(connection.pgconn)
     try:
         wanted = next(steps)
         while True:
@@ -170,11 +167,11 @@ def answer_on(connection: Connection) -> "PGresult":
             if not ready and time.monotonic() >= min(deadline, connection.gives_up_at()):
                 connection.close()
                 raise _late_answer()("the server did not answer in time")
-            wanted = steps.send(cast("Ready", ready[0][1] if ready else 0))
+            wanted = steps.send(ready[0][1] if ready else 0)
     except StopIteration as end:
-        answer = cast("list[PGresult]", end.value)[-1]
-    if answer.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-        raise error_from_result(answer, encoding=connection.info.encoding)
+        answer: PGresult = end.value[-1]
+    if answer.status not in (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK):
+        raise psycopg.errors.error_from_result(answer, encoding=connection.info.encoding)
     return answer
 
 

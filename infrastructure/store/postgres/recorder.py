@@ -156,7 +156,7 @@ class PostgresRecorder(Recorder):
     def _sent(
         self, connection: Connection, commits: Sequence[PendingCommit], *, as_one: bool
     ) -> list[tuple[bytes | None, ...]]:
-        self._number_types(connection, {topic for commit in commits for topic, _, _, _ in commit.states})
+        self._number_types(connection, {topic for commit in commits for _, topic, *_ in commit.rows})
         bases = [base for commit in commits if (base := commit.base) is not None]
         try:
             if not bases and not as_one:
@@ -426,20 +426,17 @@ def newest_head(connection: Connection, stream: str, upto: int = _LARGEST) -> St
 
 
 def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> tuple[bytes, ...]:
-    seals: list[bytes] = []
-    for commit in commits:
-        rows = [(commit.expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
-        seals.append(commit_digest(commit.expected.digest, commit.stream, commit.head, rows))
-    states = [state for commit in commits for state in commit.states]
+    seals = [commit_digest(commit.expected.digest, commit.stream, commit.head, commit.rows) for commit in commits]
+    rows = [row for commit in commits for row in commit.rows]
     blobs = [blob for commit in commits for blob in commit.blobs]
     return (
         json_object(list(map(_head, commits))),
         byte_strings([commit.expected.digest for commit in commits]),
         byte_strings(seals),
-        integers([types[topic] for topic, _, _, _ in states]),
-        integers([at for _, at, _, _ in states]),
-        byte_strings([state for _, _, state, _ in states]),
-        byte_strings([content for _, _, _, content in states]),
+        integers([types[topic] for _, topic, _, _, _ in rows]),
+        integers([at for _, _, at, _, _ in rows]),
+        byte_strings([state for _, _, _, state, _ in rows]),
+        byte_strings([content for _, _, _, _, content in rows]),
         byte_strings([blob.digest for blob in blobs]),
         byte_strings([blob.body for blob in blobs]),
     )
@@ -455,7 +452,7 @@ def _head(commit: PendingCommit) -> dict[str, object]:
         "causation": head.causation,
         "segment": head.segment,
         "key_id": head.key_id,
-        "size": len(commit.states),
+        "size": len(commit.rows),
         "blobs": len(commit.blobs),
         "summary": None if commit.summary is None else msgspec.Raw(as_json(commit.summary).encode()),
     }

@@ -7,7 +7,7 @@ conflict means: our own commit id there is a success whose reply was lost.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core.blobs import Encoded
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
 from steptrail.infrastructure.store.core.recorder import PendingCommit
@@ -106,7 +107,7 @@ class CommitWriter:
             return [self._write_one(connection, commit, types) for commit in commits]
 
         try:
-            outcomes = write(lambda connection: in_transaction(connection, written))
+            outcomes = write(partial(in_transaction, work=written))
         except sqlite3.Error as error:
             return self._after(error, commits, as_one=as_one)
         except StoreError as error:
@@ -140,14 +141,13 @@ class CommitWriter:
                 return _what_stands(connection, commit)
         if (base := commit.base) is not None and connection.execute(_IS_ERASED, (base,)).fetchone() is not None:
             return ConcurrencyConflict(commit.stream, expected.version, expected.version)
-        rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
             digest, last, number = insert_commit(
-                connection, commit.stream, commit.head, expected.digest, rows, types, seen.number
+                connection, commit.stream, commit.head, expected.digest, commit.rows, types, seen.number
             )
         except sqlite3.IntegrityError:
             return _what_stands(connection, commit)
-        if last - len(rows) < self._end:
+        if last - len(commit.rows) < self._end:
             # The file was restored in place: the numbers that we know of streams and types are those of others there.
             raise StoreSetBack(f"the log of {self._store}", self._end)
         if commit.blobs:
@@ -156,7 +156,7 @@ class CommitWriter:
             connection.executemany(_INSERT_USE, [(blob.digest, number) for blob in commit.blobs])
         if commit.summary is not None:
             list_stream(connection, number, commit.summary)
-        return _Seen(StreamHead(rows[-1][0], digest), number, last)
+        return _Seen(StreamHead(commit.rows[-1][0], digest), number, last)
 
     def _after(
         self, error: sqlite3.Error, commits: Sequence[PendingCommit], *, as_one: bool
@@ -207,11 +207,11 @@ def insert_commit(
     stream: str,
     head: CommitHead,
     previous: bytes,
-    rows: Sequence[tuple[int, str, int, bytes, bytes | None]],
+    rows: Sequence[Encoded],
     types: dict[str, int],
     number: int | None = None,
 ) -> tuple[bytes, int, int]:
-    """Insert a commit and its (version, type, instant, state, content) rows.
+    """Insert a commit and its events.
 
     Returns its digest, its last position and the number of its stream. `types` holds the numbers of types that are
     known, and gets those that are not. `number` is that of the stream; None when it is not known. For a transaction

@@ -106,8 +106,8 @@ async def test_given_a_commit_of_another_process_between_two_looks_then_a_sound_
             if looks == number:  # noqa: B023 - called in this turn only
                 head = writer.recorder.select_head("agent:a")
                 commit = commit_of(f"between {number}", Noted())  # noqa: B023
-                states = tuple(encode_commit(commit))
-                (stored,) = writer.recorder.append([PendingCommit("agent:a", head, commit.head, states)])
+                rows = encode_commit(commit, head.version)
+                (stored,) = writer.recorder.append([PendingCommit("agent:a", head, commit.head, rows)])
                 assert not isinstance(stored, StoreError)
             looks += 1
             return found

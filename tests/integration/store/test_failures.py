@@ -126,7 +126,10 @@ async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fi
 
 def pending(stream: str, commit_id: str, *states: bytes) -> PendingCommit:
     return PendingCommit(
-        stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", 7, s, None) for s in states)
+        stream,
+        EMPTY_STREAM,
+        commit_of(commit_id).head,
+        [(n, "test.noted.v1", 7, s, None) for n, s in enumerate(states, 1)],
     )
 
 

@@ -236,9 +236,10 @@ def test_a_run_that_stops_without_an_accepted_answer_has_not_answered() -> None:
     asked_before = given(*opened(agent(output=typed(OutputMode.NATIVE))), *step(), asked(), said(ANSWER), ended())
     stop = ContinuationEvaluation(criterion_class="ToolCallPresenceCheck", decision=ContinuationDecision.STOP)
     due = TakeDecision(1, DecisionPhase.BOUNDARY)
-    assert decision_of(asked_before.state, due, (stop,)).answered is False
     accepted = answering(OutputMode.NATIVE, said(ANSWER), ACCEPTED, ended())
-    assert decision_of(accepted.state, due, (stop,)).answered is True
+    for state, has_answered in ((asked_before.state, False), (accepted.state, True)):
+        assert state.execution is not None
+        assert decision_of(state, state.execution, due, (stop,)).answered is has_answered
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ async def test_given_an_event_of_a_newer_version_then_it_needs_attention_and_is_
     store = open_store(f"sqlite:///{path}")
     at = CommitHead(commit_id="c1", actor="newer")
     (outcome,) = store.recorder.append(
-        [PendingCommit("agent:s3", EMPTY_STREAM, at, (("step.started.v9", 7, b'{"more":1}', None),))]
+        [PendingCommit("agent:s3", EMPTY_STREAM, at, [(1, "step.started.v9", 7, b'{"more":1}', None)])]
     )
     assert isinstance(outcome, StreamHead)
     await store.close()

@@ -63,7 +63,7 @@ def test_any_json_survives_being_parted(data: Any, tags: Any) -> None:
 
 def test_large_bodies_lie_beside_the_part_that_they_belong_to() -> None:
     event = Written(data="secret" * LIMIT, tags={"open": "tag" * LIMIT})
-    ((name, at, state, content),), blobs = detach_all([(event.TYPE, AT, *encoded_parts(event))])
+    ((_, name, at, state, content),), blobs = detach_all([(1, event.TYPE, AT, *encoded_parts(event))])
     assert content is not None
     assert (b"secret" in state, b"secret" in content, b"tagtag" in state) == (False, True, True)
     bodies = dict(blobs)
