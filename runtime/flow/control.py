@@ -212,7 +212,7 @@ class FlowControl:
                 # A schema may show only with some values that it refers to another one.
                 why = fault.message
             if why is not None:
-                raise CommandRejected("answer", state.flow_id, why)
+                raise CommandRejected("answer", state.stream_id, why)
         return await self.stream.tell(command)
 
 
