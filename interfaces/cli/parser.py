@@ -69,8 +69,8 @@ class Commands:
             description="Run LLM agents as event-sourced state machines that can always say why they stopped.",
             epilog="Ids may be shortened to a unique prefix; that of a run of a workflow is flow:ID. AGENT is an agent "
             f"or a workflow: {FORMS}. "
-            "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked or away: "
-            "try again.",
+            "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked, full or "
+            "away: try again.",
             parents=[everywhere],
         )
         self.parser.add_argument("--version", action=_Version, nargs=0, help="print the version, and end")
