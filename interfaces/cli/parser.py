@@ -175,6 +175,13 @@ def a_path(text: str) -> Path:
     return Path(text)
 
 
+def a_new_file(text: str) -> Path:
+    """Read the path of a file to write. What other programs take for the standard output is no name here."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("leave it out for the standard output; a file of this name is ./-")
+    return a_path(text)
+
+
 def who(text: str) -> str:
     """Read who does something, for the record."""
     if not text.strip():
