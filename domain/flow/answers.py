@@ -39,7 +39,7 @@ def open_question(state: FlowState, to: str) -> events.HumanRequested:
             return question
     open_ones = ", ".join(question.node for question in questions) or "none"
     why = f"nobody is asked about {shown(to)}, or the question was answered already; open are: {open_ones}"
-    raise NotAsked("answer", state.flow_id, why)
+    raise NotAsked("answer", state.stream_id, why)
 
 
 def answer(state: FlowState, command: AnswerQuestion) -> tuple[events.FlowEvent, ...]:
@@ -47,10 +47,10 @@ def answer(state: FlowState, command: AnswerQuestion) -> tuple[events.FlowEvent,
     request = open_question(state, command.to)
     if request.expires_at is not None and command.at >= request.expires_at:
         why = f"the question expired at {instant_text(request.expires_at)}"
-        raise CommandRejected("answer", state.flow_id, why)
+        raise CommandRejected("answer", state.stream_id, why)
     if command.digest is not None and command.digest != request.digest:
         why = f"the question is {request.digest}, not {command.digest}: it was asked anew"
-        raise CommandRejected("answer", state.flow_id, why)
+        raise CommandRejected("answer", state.stream_id, why)
     answered = events.HumanAnswered(
         request_id=request.request_id,
         by=command.by,
@@ -69,9 +69,9 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[events.F
     approval = tasks[0].approval if tasks else None
     if approval is None or not approval.is_open:
         why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
-        raise NotAsked(command.DOING, state.flow_id, why, "an approval is answered once")
+        raise NotAsked(command.DOING, state.stream_id, why, "an approval is answered once")
     node = working_node(state.graph.node(tasks[0].node), tasks[0].item) if state.graph is not None else None
-    answered = answer_to(approval, command, node.tool if isinstance(node, ToolNode) else None, state.flow_id)
+    answered = answer_to(approval, command, node.tool if isinstance(node, ToolNode) else None, state.stream_id)
     return (answered, *_ended(state, "denied" if isinstance(command, Deny) else "approved", command.by))
 
 
@@ -79,29 +79,29 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[events.FlowEvent
     """Return the events of a word about a visit that is held. Raises `CommandRejected`, also when it comes too late."""
     held = [task for task in state.tasks if task.held is not None and task.node == command.node]
     if not held or held[0].held is None:
-        raise NotAsked("step", state.flow_id, f"no visit of {shown(command.node)} is held")
+        raise NotAsked("step", state.stream_id, f"no visit of {shown(command.node)} is held")
     task, point = held[0], held[0].held
     run, graph = state.at_work()
     if (until := waiting_until(run, task)) is not None and command.at >= until:
         why = f"the question about {task.node!r} expired at {instant_text(until)}"
-        raise CommandRejected("step", state.flow_id, why)
+        raise CommandRejected("step", state.stream_id, why)
     if point == "after" and command.action == "skip":
-        raise CommandRejected("step", state.flow_id, "a visit that has ended cannot be skipped: continue or abort")
+        raise CommandRejected("step", state.stream_id, "a visit that has ended cannot be skipped: continue or abort")
     if point == "after" and (command.sets or command.unsets):
-        raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
+        raise CommandRejected("step", state.stream_id, "what a visit has written cannot be changed after it")
     node = graph.node(task.node)
     if command.action == "skip" and chooses(node) and command.targets is None:
-        raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")
+        raise CommandRejected("step", state.stream_id, f"{task.node} chooses what comes next: say it in `targets`")
     if command.action != "skip" and command.targets is not None:
-        raise CommandRejected("step", state.flow_id, "`targets` say what comes after a visit that is skipped")
+        raise CommandRejected("step", state.stream_id, "`targets` say what comes after a visit that is skipped")
     ahead = [graph.edges[edge].target for edge in enabled(graph, node)]
     if nowhere := [target for target in command.targets or () if target not in ahead]:
-        raise CommandRejected("step", state.flow_id, f"no edge leads from {task.node!r} to {shown(nowhere[0])}")
+        raise CommandRejected("step", state.stream_id, f"no edge leads from {task.node!r} to {shown(nowhere[0])}")
     visit = run.open[task.node]
     view = visit.view.with_changes(Delta(sets=command.sets, unsets=command.unsets))
     if command.action == "continue" and visit.next_item and items_seen(run, node, view) != visit.items:
         why = f"{task.node} has begun with a list of {visit.items} items: another has to be as long"
-        raise CommandRejected("step", state.flow_id, why)
+        raise CommandRejected("step", state.stream_id, why)
     answered = events.StepAnswered(
         node=task.node,
         visit=task.visit,
@@ -122,7 +122,7 @@ def settle(state: FlowState, command: SettleNode) -> tuple[events.FlowEvent, ...
     task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
     if task is None or task.phase is not TaskPhase.PARKED:
         why = f"nobody waits for a verdict on {command.effect_id}"
-        raise NotAsked("settle", state.flow_id, why, "a call in doubt is settled once")
+        raise NotAsked("settle", state.stream_id, why, "a call in doubt is settled once")
     return (_settled(task, command), *_ended(state, "settled", command.by))
 
 

@@ -43,7 +43,7 @@ def decide(state: FlowState, command: commands.FlowCommand) -> tuple[events.Flow
         case Approve() | Deny():
             return answer_approval(state, command)
         case Pause() | Unpause() | Stop():
-            return steered(command, state.flow_id, state)
+            return steered(command, state.stream_id, state)
         case Leave():
             return _leave(state)
     assert_never(command)
@@ -58,7 +58,7 @@ def was_accepted(state: FlowState, command: commands.FlowCommand) -> bool:
     if not isinstance(command, FromOutside) or key is None:
         return False
     runs, what = command.runs if isinstance(command, commands.StartFlow) else None, _what(state, command)
-    return use_of(state.fold.keys, key, what, runs=runs, command=command.DOING, session=state.flow_id) is not None
+    return use_of(state.fold.keys, key, what, runs=runs, command=command.DOING, session=state.stream_id) is not None
 
 
 def said_by(state: FlowState, command: commands.StartFlow) -> str:
@@ -90,13 +90,13 @@ def _start(state: FlowState, command: commands.StartFlow) -> tuple[events.FlowEv
             f"execution {state.execution_id} is {state.status.value} and has {what}: `{goes_on}` goes on with it, "
             "`stop` ends it"
         )
-        raise CommandRejected("run", state.flow_id, why)
+        raise CommandRejected("run", state.stream_id, why)
     opened: tuple[events.FlowEvent, ...] = ()
     if state.phase is RunPhase.ABSENT:
         name = command.flow.definition.name
         opened = (events.SessionStarted(name=name, parent=command.parent, metadata=command.metadata),)
     elif command.new:
-        raise CommandRejected("open", state.flow_id, "it exists already")
+        raise CommandRejected("open", state.stream_id, "it exists already")
     elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
         opened = (events.MetadataChanged(changes=changes, by=command.by),)
     return (*opened, _started(state, command))
@@ -134,14 +134,14 @@ def _changes(
         return ()
     changes = changes_between(recorded, brought.definition)
     if strict and changes:
-        raise CommandRejected(doing, state.flow_id, f"the workflow is not the recorded one: {', '.join(changes)}")
+        raise CommandRejected(doing, state.stream_id, f"the workflow is not the recorded one: {', '.join(changes)}")
     return changes
 
 
 def _resume(state: FlowState, command: commands.ResumeFlow) -> tuple[events.FlowEvent, ...]:
     run = state.run
     if run is None or not state.is_open:
-        raise CommandRejected("resume", state.flow_id, "no execution is open: its last one has finished")
+        raise CommandRejected("resume", state.stream_id, "no execution is open: its last one has finished")
     ended_by = command.ended_by or _how_the_segment_ended(state, run)
     was_productive = run.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT, SegmentEnd.START}
     return (
@@ -187,7 +187,7 @@ def why_no_retry(state: FlowState) -> str | None:
 def _retry(state: FlowState, command: commands.RetryFlow) -> tuple[events.FlowEvent, ...]:
     run = state.run
     if (why := why_no_retry(state)) is not None or run is None:
-        raise CommandRejected("retry", state.flow_id, why or "no execution has run yet")
+        raise CommandRejected("retry", state.stream_id, why or "no execution has run yet")
     ordinal = state.fold.executions + 1
     return (
         events.FlowRetried(

@@ -219,7 +219,7 @@ def _cycles(definition: FlowDefinition) -> Iterator[tuple[list[str], int]]:
 
 def _of_ways(definition: FlowDefinition) -> Iterator[Diagnostic]:
     graph = Graph(definition)
-    reached = _reached(graph, graph.entry)
+    reached = graph.reached(graph.entry)
     for node in range(len(graph.nodes)):
         if not graph.incoming[node] and not graph.outgoing[node] and len(graph.nodes) > 1:
             why = f"{graph.nodes[node].id!r} has no edges"
@@ -232,14 +232,3 @@ def _of_ways(definition: FlowDefinition) -> Iterator[Diagnostic]:
             why = f"no way leads from {edge.target!r} to {edge.source!r}, so this edge closes no loop"
             yield fault("FL-108", f"edges[{place}]", why, "remove `loop`, or turn the edge round")
     yield from written_side_by_side(graph)
-
-
-def _reached(graph: Graph, entry: Iterable[int]) -> set[int]:
-    found = set(entry)
-    left = list(found)
-    while left:
-        for edge in graph.outgoing[left.pop()]:
-            if (target := graph.targets[edge]) not in found:
-                found.add(target)
-                left.append(target)
-    return found

@@ -69,6 +69,17 @@ class Graph:
         """Return the node with this id."""
         return self.nodes[self.numbers[name]]
 
+    def reached(self, start: Iterable[int]) -> set[int]:
+        """Return the nodes with these numbers, and all to which a way leads from them."""
+        found = set(start)
+        left = list(found)
+        while left:
+            for edge in self.outgoing[left.pop()]:
+                if (target := self.targets[edge]) not in found:
+                    found.add(target)
+                    left.append(target)
+        return found
+
     def is_loop(self, edge: int) -> bool:
         """Tell whether an edge leads back. Edge -1, by which a run begins, does not."""
         return edge >= 0 and self.edges[edge].loop

@@ -7,6 +7,7 @@ from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph, graph_of
+from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
@@ -39,6 +40,11 @@ class FlowState(StreamState[FlowFold]):
     def flow_id(self) -> str:
         """The id of the stream, without its prefix."""
         return self._fold.flow_id
+
+    @property
+    def stream_id(self) -> str:
+        """The id of the stream, by which errors name the run."""
+        return flow_stream(self.flow_id)
 
     @property
     def phase(self) -> RunPhase:

@@ -18,8 +18,8 @@ class Workflow(FlowBuilder):
     The output of a node stands in the variable `output`, by default `<id>_output`, and `<id>_decision` of a node that
     chooses; a merge by `json` or `best_score` has none unless it is named. What is written wrongly is a
     `ConfigurationError`: at once where it is about one node, and in `build`, all of it together, where it is about the
-    graph or what nodes hold: templates, patterns, and what needs the extra `flow`, which are CEL expressions and JSON
-    schemas.
+    graph or what nodes hold: templates, patterns, and what needs the extra `flow`, which are CEL expressions, JSON
+    schemas and webhooks.
     """
 
     _means = CHECKED_BY

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, Patterns, Schemas
 from steptrail.domain.json_value import JsonValue
-from steptrail.runtime.flow.means import FlowMeans, HttpAnswer, HttpClient
+from steptrail.runtime.flow.means import FlowMeans, HttpAnswer
+
+if TYPE_CHECKING:
+    from steptrail.infrastructure.flow.http import HttpxClient
 
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ class _WhenNeeded:
         return LinearPatterns()
 
     @cached_property
-    def _http(self) -> HttpClient:
+    def _http(self) -> "HttpxClient":
         from steptrail.infrastructure.flow.http import HttpxClient
 
         return _loaded(HttpxClient)
@@ -54,6 +57,10 @@ class _WhenNeeded:
     def fits(self, pattern: object, text: str) -> bool:
         """See `Patterns.fits`."""
         return self._patterns.fits(pattern, text)
+
+    def check_sends(self) -> None:
+        """See `Requests.check_sends`."""
+        _ = self._http
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         """See `HttpClient.send`."""

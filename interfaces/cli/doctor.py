@@ -15,7 +15,7 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, projection_option, store_of
 from steptrail.runtime.kernel.ports import EventStore
 
-_EXITS = "Exit codes: 0 healthy, 1 damaged, 2 no store, 7 locked or away."
+_EXITS = "Exit codes: 0 healthy, 1 damaged, 2 no store, 7 locked, full or away."
 
 
 def register(commands: Commands) -> None:

@@ -27,7 +27,7 @@ class Exit(IntEnum):
     ERRORS = 6
     """The workflow completed, and failures were recorded on the way."""
     AWAY = 7
-    """The store, or a receiver of spans, is locked or away: the same command may succeed later."""
+    """The store, or a receiver of spans, is locked, full or away: the same command may succeed later."""
     INTERRUPTED = 130
     """Ctrl-C, where no run could be paused."""
     TERMINATED = 143

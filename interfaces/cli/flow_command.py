@@ -14,7 +14,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import prefix_of
 from steptrail.interfaces.cli.exits import Exit, Refusal, writing
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import FORMS, Commands, a_path, store_of, use_option
+from steptrail.interfaces.cli.parser import FORMS, Commands, a_new_file, store_of, use_option
 from steptrail.interfaces.python.flow_files import (
     BroughtCode,
     InvalidFlowFile,
@@ -56,7 +56,7 @@ def register(commands: Commands) -> None:
         "--mermaid", action="store_const", dest="form", const="mermaid", help="in the language of Mermaid"
     )
     form.add_argument("--svg", action="store_const", dest="form", const="svg", help="as a picture")
-    draw.add_argument("-o", "--out", metavar="FILE", type=a_path, help="where to (default: the standard output)")
+    draw.add_argument("-o", "--out", metavar="FILE", type=a_new_file, help="where to (default: the standard output)")
 
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:

@@ -19,6 +19,7 @@ from steptrail.domain.errors import (
     SessionNotFound,
     SteptrailError,
     StoreAway,
+    StoreFull,
     StoreLocked,
     ViewsBusy,
 )
@@ -89,7 +90,7 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         return _refused(output, why_not, Exit.REFUSED)
     except (SessionBusy, OwnershipLost) as error:
         return _refused(output, _busy(error, arguments), Exit.BUSY)
-    except (StoreLocked, StoreAway) as error:
+    except (StoreLocked, StoreAway, StoreFull) as error:
         return _refused(output, str(error), Exit.AWAY)
     except SessionErased as error:
         return _refused(output, str(error), Exit.REFUSED)

@@ -69,8 +69,8 @@ class Commands:
             description="Run LLM agents as event-sourced state machines that can always say why they stopped.",
             epilog="Ids may be shortened to a unique prefix; that of a run of a workflow is flow:ID. AGENT is an agent "
             f"or a workflow: {FORMS}. "
-            "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked or away: "
-            "try again.",
+            "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked, full or "
+            "away: try again.",
             parents=[everywhere],
         )
         self.parser.add_argument("--version", action=_Version, nargs=0, help="print the version, and end")
@@ -173,6 +173,13 @@ def a_path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("the path is empty")
     return Path(text)
+
+
+def a_new_file(text: str) -> Path:
+    """Read the path of a file to write. What other programs take for the standard output is no name here."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("leave it out for the standard output; a file of this name is ./-")
+    return a_path(text)
 
 
 def who(text: str) -> str:

@@ -23,6 +23,7 @@ from steptrail.domain.errors import (
     StoreError,
     StoreSetBack,
 )
+from steptrail.domain.exception_words import words_of
 from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
@@ -112,7 +113,7 @@ class Broadcaster:
         self._delivered = asyncio.Condition()
         self._chunks: LiveChunks | None = None
         self._working: asyncio.Task[None] | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     def _at_the_kept_place(self, name: str) -> tuple[Follower, EnvelopeReader]:
         follower = self._trail.follower(name, wait=True, on_corrupt=self._pass_over)
@@ -144,8 +145,8 @@ class Broadcaster:
         async with self._delivered:
             while await self._place() < end:
                 if self._failure is not None:
-                    said = f"broadcaster {self._follower.name!r} has ended: {self._failure}"
-                    raise DeliveryError(said) from self._failure
+                    why = words_of(self._failure) or type(self._failure).__name__
+                    raise DeliveryError(f"broadcaster {self._follower.name!r} has ended: {why}") from self._failure
                 with suppress(TimeoutError):
                     # Another process notifies nobody here.
                     async with asyncio.timeout(_TRY_AGAIN_SECONDS):
@@ -175,7 +176,7 @@ class Broadcaster:
             while not await self._followed(chunks):
                 self._is_at_work = self._has_in_hand = False
                 self._follower, self._envelopes = self._at_the_kept_place(self._follower.name)
-        except Exception as error:
+        except (Exception, GeneratorExit) as error:  # code of a transport may raise either
             # A trail that was closed is no failure: there is nothing more to tell.
             if not (isinstance(error, StoreError) and self._follower.entries.is_over):
                 log_raised(_log, error, "broadcaster %s has ended", self._follower.name, level=logging.ERROR)

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_flag
+from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.given_code import a_store
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.telemetry.telemetry import Telemetry
     from steptrail.projections.kernel.projection import Projection
-
-_USUAL = {"durability": "full", "busy_timeout": 5.0, "create": True, "read_only": False}
 
 
 def check_opening(store: object, live: object, clock: object, telemetry: "Telemetry | None") -> None:
@@ -38,7 +37,7 @@ def refuse_settings_of_addresses(
 ) -> None:
     """Raise `ConfigurationError` for what was set of a store that is open already."""
     given = {"durability": durability, "busy_timeout": busy_timeout, "create": create, "read_only": read_only}
-    if set_here := [f"`{name}`" for name, value in given.items() if value != _USUAL[name]]:
+    if set_here := [f"`{name}`" for name, value in given.items() if value != open_store.__kwdefaults__[name]]:
         raise ConfigurationError(f"{', '.join(set_here)} belong to an address, and this store is open already")
 
 

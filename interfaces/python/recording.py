@@ -44,6 +44,7 @@ NOT_CAPTURED: Final = (
 """The limits of a recorded session, for those who rely on a replay."""
 
 _KIND, _KIND_OF_FLOWS = "steptrail.session", "steptrail.flow"
+_LONGEST_HEADER: Final = 1_000_000
 _COMMIT = rb'\{(?:[^"{}]|"(?:[^"\\]|\\.)*+")*+\}|null'
 _LINE = re.compile(rb'\{"version":(\d{1,18}),"commit":(' + _COMMIT + rb'),"type":"([^"\\]+)","state":(\{.*\})\}')
 
@@ -202,6 +203,11 @@ def lines_of(source: Path, *, if_empty: str) -> tuple[dict[str, Any], Iterator[b
 def _read(source: Path) -> Iterator[bytes]:
     try:
         with source.open("rb") as file:
+            # A device such as /dev/zero has no lines, and no end.
+            if len(header := file.readline(_LONGEST_HEADER)) == _LONGEST_HEADER:
+                raise NotARecording(f"{source} is no session: its first line has {_LONGEST_HEADER:,} bytes or more")
+            if header:
+                yield header.rstrip(b"\r\n")
             yield from (line.rstrip(b"\r\n") for line in file)
     except OSError as error:
         raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error

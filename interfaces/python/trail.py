@@ -1,6 +1,8 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
 import asyncio
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from threading import Lock
@@ -441,6 +443,13 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
                 rest.push_async_callback(asyncio.to_thread, telemetry.close)
                 rest.push_async_callback(self._live_spans.aclose)
             await self._waking.aclose()
+
+    def __del__(self) -> None:
+        """Warn of a trail that was opened by its address and that nobody closed: its thread and files stay."""
+        if getattr(self, "_is_closed", True) or not self._url or sys.is_finalizing():
+            return
+        said = "a trail was dropped without being closed: `await trail.close()`, or use it in `async with`"
+        warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
 
     async def _lags(self) -> Mapping[str, int]:
         return {each.name: each.lag for each in await self.views.status()}

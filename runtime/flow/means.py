@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple, NoReturn, Protocol
 
-from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, NodeMeans, Patterns, Schemas
+from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, NodeMeans, Patterns, Requests, Schemas
 from steptrail.domain.json_value import JsonValue
 
 MOST_BYTES: Final = 10 * 1024 * 1024
@@ -21,7 +21,7 @@ class HttpAnswer(NamedTuple):
     content: bytes
 
 
-class HttpClient(Protocol):
+class HttpClient(Requests, Protocol):
     """Sends single requests. It keeps no cookies and follows no redirects."""
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
@@ -45,7 +45,7 @@ class FlowMeans(NamedTuple):
     @property
     def of_nodes(self) -> NodeMeans:
         """The means of nodes that do not leave the process, without functions."""
-        return NodeMeans(self.expressions, self.schemas, self.patterns)
+        return NodeMeans(self.expressions, self.schemas, self.patterns, self.http)
 
 
 def _missing(what: str) -> NoReturn:
@@ -64,6 +64,9 @@ class _Missing:
 
     def fits(self, pattern: object, text: str) -> bool:
         raise MissingMeans("nothing here searches texts for patterns")
+
+    def check_sends(self) -> None:
+        _missing("webhooks")
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         _missing("webhooks")

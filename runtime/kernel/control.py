@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TypeVar
 
-from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError, StoreReadOnly
+from steptrail.domain.errors import (
+    CommandRejected,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+    StoreReadOnly,
+    stream_name,
+)
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
@@ -276,7 +283,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         asked, (_, ended_at) = self._control.asked(state), self._control.began_and_ended(state)
         left = [each for each in self._control.children(state) if not await self._has_begun_since(ended_at, each)]
         by = asked.by if isinstance(asked, Stop) else "parent"
-        await self.stop_below(left, f"session {self._id} has ended", by=by)
+        await self.stop_below(left, f"session {stream_name(self.stream)} has ended", by=by)
         return left
 
     async def _has_begun_since(self, ended_at: int | None, stream: str) -> bool:

@@ -173,7 +173,7 @@ class Journal(Generic[S, E]):
         """
         state, head, is_lost = await self._with_news()
         if head == self._head:
-            raise StoreSetBack(f"session {shown(self._stream.removeprefix(self._machine.stream_prefix))}", head.version)
+            raise StoreSetBack(f"session {shown(stream_name(self._stream))}", head.version)
         self._is_at(state, head, self._machine.control.standing(state))
         return is_lost
 

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased
+from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased, stream_name
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.event import Event
@@ -59,7 +59,7 @@ class StreamCommands(Generic[S, C, E, F]):
             a_plain_function(on_commit, "`on_commit`", "the records of a commit")
         self.machine, self.stream = machine, stream
         self._env, self._on_commit = environment, on_commit
-        self._id, self._control = stream.removeprefix(machine.stream_prefix), machine.control
+        self._control = machine.control
 
     async def journal(self) -> Journal[S, E]:
         """Return a journal of the stream as it is stored now. The stream need not exist."""
@@ -120,7 +120,7 @@ class StreamCommands(Generic[S, C, E, F]):
         if self._control.standing(state).state is StandingState.ABSENT:
             raise await not_found(store, self.stream)
         if at is not None and at != state.version:
-            raise CommandRejected("fork", self._id, f"it has {state.version} events and not {at}")
+            raise CommandRejected("fork", stream_name(self.stream), f"it has {state.version} events and not {at}")
         digest = await store.digest(self.stream, state.version)
         events = self.machine.decide(state, command(digest.hex()))
         now = max(self._env.clock.utc(), state.as_of)
@@ -134,5 +134,5 @@ class StreamCommands(Generic[S, C, E, F]):
         except ConcurrencyConflict as error:
             if (gone := await store.erasure(into)) is not None:
                 raise SessionErased(into, gone.by, gone.at, gone.reason) from error
-            why = f"the session {id_of(into)!r} exists already"
-            raise CommandRejected("fork", self._id, why) from error
+            why = f"the session {stream_name(into)!r} exists already"
+            raise CommandRejected("fork", stream_name(self.stream), why) from error

@@ -1,5 +1,6 @@
 """Run the code blocks of a Markdown file: the blocks of one file share a namespace and a scratch directory."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+from steptrail import Steptrail
 from tests.harness.ready_python import ready_commands
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +84,10 @@ def run_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Pat
         examples = list(document.examples())
         for example in examples:
             example.evaluate()
+        # The trail of a service is closed where the service ends, which is beyond the page.
+        for trail in document.namespace.values():
+            if isinstance(trail, Steptrail):
+                asyncio.run(trail.close())
         return len(examples)
 
     return run

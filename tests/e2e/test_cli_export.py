@@ -123,6 +123,7 @@ def test_given_an_agent_that_decides_otherwise_then_the_written_test_fails(
         (["--as-test", "--agent", "shop.py", "--out", "shop.py"], "shop.py is there already"),
         (["--out", "shop.py/x.jsonl"], "cannot be written"),
         (["--out", ""], "argument --out: the path is empty"),
+        (["--out", "-"], "argument --out: leave it out for the standard output; a file of this name is ./-"),
         (["--out", "."], ". cannot be written: it is a folder: name a file in it"),
     ],
 )

@@ -483,7 +483,7 @@ async def test_the_second_answer_is_told_who_answered_first_and_when() -> None:
         clock.advance(3600)
         first = "ana has answered it already, at 2027-01-15 08:00:00 UTC, and a question is answered once"
         for to in ("ask", "f:1:ask:1"):
-            with pytest.raises(CommandRejected, match=f"cannot answer session 'f': {first}"):
+            with pytest.raises(CommandRejected, match=f"cannot answer session 'flow:f': {first}"):
                 await run.answer(to, approved=False, by="ben")
         await run.resume(flow)
         with pytest.raises(CommandRejected, match=first):

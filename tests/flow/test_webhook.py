@@ -333,8 +333,10 @@ async def test_a_header_that_could_change_the_request_is_not_sent(server: Server
 
 
 async def test_without_the_package_the_failure_names_the_extra(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Workflow("t").webhook("hook", server.url + "/x").build()  # by a process that has the package
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    result = await ask(server.url + "/x")
+    async with trail_of() as trail:
+        result = await trail.run(flow)
     assert failure_in(result) == (FailureClass.CONFIG, None)
     assert result.error is not None
     assert "steptrail[flow]" in result.error.message

@@ -1,8 +1,10 @@
 """What a service gives to `Steptrail.open` wrongly is one clear error, and nothing is left open or made."""
 
 import asyncio
+import gc
 import logging
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -114,3 +116,21 @@ def test_a_blocking_trail_is_closed_once_by_several_threads_and_all_wait_for_the
         with ThreadPoolExecutor(4) as closers:
             assert [each.result() for each in [closers.submit(close) for _ in range(4)]] == [[]] * 4
         trail.close()
+
+
+async def test_a_trail_that_is_dropped_unclosed_is_warned_of_and_one_that_was_closed_is_not(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        async with Steptrail.open(url) as trail:
+            await trail.runs()
+        del trail
+        gc.collect()
+        assert heard == []
+        dropped = Steptrail.open(url)
+        store = dropped.store
+        del dropped
+        gc.collect()
+    await store.close()
+    assert [each.category for each in heard] == [ResourceWarning]
+    assert "await trail.close()" in str(heard[0].message)

@@ -30,7 +30,7 @@ async def _full() -> None:
     raise StoreFull("no space left for the store")
 
 
-@pytest.mark.parametrize(("ending", "code"), [(_interrupted, 130), (_full, 2)])
+@pytest.mark.parametrize(("ending", "code"), [(_interrupted, 130), (_full, 7)])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_was_erased_before_the_end_is_told(
     store_url: str, ending: Any, code: int, as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any

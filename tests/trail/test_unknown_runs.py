@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steptrail.errors import SessionNotFound
+from steptrail.errors import CommandRejected, SessionNotFound
 from steptrail.workflow import Workflow
 from tests.runner.kit import trail_of
 
@@ -53,3 +53,20 @@ async def test_of_a_run_that_is_there_nothing_more_is_no_error() -> None:
         assert await there.events(after=99) == []
         assert list(await there.history(types=["pause.requested.v1"])) == []
         assert list(await there.history(at=0)) == list(await trail.flow("y").history(at=0)) == []
+
+
+async def test_what_is_refused_names_a_run_of_a_workflow_in_full() -> None:
+    async with trail_of() as trail:
+        await trail.run(FLOW, "once", session="x")
+        handle = trail.flow("x")
+        refusals: dict[str, Callable[[], Any]] = {
+            "pause": lambda: handle.pause(by="ana"),
+            "stop": lambda: handle.stop(by="ana"),
+            "retry": lambda: handle.retry(FLOW),
+            "answer": lambda: handle.answer("a", approved=True, by="ana"),
+            "open": lambda: trail.run(FLOW, "twice", session="x", new=True),
+        }
+        for command, refused in refusals.items():
+            with pytest.raises(CommandRejected, match=rf"^cannot {command} session 'flow:x': ") as caught:
+                await refused()
+            assert caught.value.session == "flow:x"

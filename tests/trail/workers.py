@@ -67,10 +67,10 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def ended(trail: Steptrail, *sessions: str) -> None:
-    """Wait until these sessions have completed."""
+    """Wait until these sessions, and other runs by their names, have completed."""
     async with asyncio.timeout(PATIENCE):
         for session in sessions:
-            while (await trail.session(session).state()).status is not ExecutionStatus.COMPLETED:
+            while (await trail.handle(session).state()).status is not ExecutionStatus.COMPLETED:
                 await asyncio.sleep(0.01)
 
 

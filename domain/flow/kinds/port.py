@@ -67,10 +67,22 @@ class Patterns(Protocol):
         ...
 
 
+class Requests(Protocol):
+    """Sends the HTTP requests of webhooks."""
+
+    def check_sends(self) -> None:
+        """Raise `MissingMeans` where the package that sends them is not installed."""
+        ...
+
+
 class NodeMeans(NamedTuple):
-    """The means by which a node is evaluated. `functions` are those that decide in it, by their recorded names."""
+    """The means by which a node is checked and evaluated.
+
+    `functions` are those that decide in it, by their recorded names.
+    """
 
     expressions: Expressions
     schemas: Schemas
     patterns: Patterns
+    requests: Requests
     functions: Mapping[str, Callable[..., Any]] = {}

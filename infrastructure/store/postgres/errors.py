@@ -62,9 +62,9 @@ def unreachable(failure: ServerFailure, store: str) -> StoreUnavailable:
         return StoreUnavailable(f"there is no database for the store {store}: create it first, or check its name")
     if any(sign in text for sign in _REFUSED):
         return StoreUnavailable(f"the server refuses the user or the password for the store {store} ({_cause(text)})")
-    return StoreAway(
-        f"the server of the store {store} cannot be reached: check that it runs and takes connections ({_cause(text)})"
-    )
+    if "FATAL: " in text:
+        return StoreAway(f"the server of the store {store} takes no connection now, try again: {_cause(text)}")
+    return StoreAway(f"the server of the store {store} cannot be reached: check that it runs ({_cause(text)})")
 
 
 def _cause(text: str) -> str:

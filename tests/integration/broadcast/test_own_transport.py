@@ -109,6 +109,18 @@ async def test_a_send_that_is_not_async_is_told_to_who_waits_and_sends_once() ->
         assert len({each.id for each in sent}) == len(sent) > 0
 
 
+async def test_a_transport_that_ends_as_a_generator_does_is_told_to_who_waits() -> None:
+    async def send(self: object, messages: Sequence[BroadcastEnvelope]) -> None:
+        del self, messages
+        raise GeneratorExit
+
+    async with trail_of() as trail:
+        await trail.run(agent_of(["done"]).build(), "go", session="s")
+        async with asyncio.timeout(60), Broadcaster(trail, own(send=send), config=CONFIG) as broadcaster:
+            with pytest.raises(DeliveryError, match=r"^broadcaster 'broadcast' has ended: GeneratorExit$"):
+                await broadcaster.caught_up()
+
+
 @pytest.mark.parametrize("asked", ["soon", -5, float("nan"), float("inf"), 1e300, 10**400, [], True])
 async def test_a_wait_that_is_no_time_is_passed_over(asked: Any) -> None:
     class Busy(KeepingTransport):

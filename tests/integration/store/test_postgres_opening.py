@@ -116,9 +116,22 @@ def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(
     assert "s3cr3t" not in "".join(traceback.format_exception(error))
 
 
+def test_given_a_server_that_has_no_room_for_one_more_connection_then_that_is_said(
+    postgres_server: PostgresServer,
+) -> None:
+    postgres_server.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
+    try:
+        error = refusal(f"postgresql://crowded@127.0.0.1:{postgres_server.port}/postgres")
+    finally:
+        postgres_server.execute("DROP ROLE crowded")
+    assert type(error) is StoreAway
+    assert "takes no connection now, try again: too many connections for role" in str(error)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ("FATAL:  no more connections allowed (max_client_conn)", "takes no connection now"),
         ('FATAL:  role "ana" is not permitted to log in', "refuses the user or the password"),
         ('root certificate file "/root.crt" does not exist\nEither provide the file', "cannot be reached"),
     ],

@@ -10,6 +10,7 @@ from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import StoreLocked
 from steptrail.interfaces.cli import asking, main as way_in
 from steptrail.testing import ScriptedModel
+from tests.harness.scarce import largest_file
 
 
 @pytest.fixture
@@ -32,6 +33,19 @@ def test_a_lock_that_is_held_is_worth_another_try(store: str, monkeypatch: pytes
 
     monkeypatch.setattr(asking, "store_of", locked)
     assert way_in.main(["runs", "--store", store]) == 7
+
+
+def test_no_room_is_worth_another_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "agent.py").write_text(
+        "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
+        "agent = AgentBuilder('a').with_model(ScriptedModel(['done'])).build()\n",
+        encoding="utf-8",
+    )
+    words = ["run", str(tmp_path / "agent.py"), "hi", "--store", f"sqlite:///{tmp_path / 'new.db'}"]
+    with largest_file(2_000):
+        assert way_in.main(words) == 7
+    assert "nothing was written, have that raised and try again" in capsys.readouterr().err
+    assert way_in.main(words) == 0
 
 
 @pytest.mark.parametrize("words", [["runs"], ["why", "s"], ["doctor"]])

@@ -10,7 +10,7 @@ from steptrail.infrastructure.flow.patterns import LinearPatterns
 
 
 class Table:
-    """Both ports. An expression is a key of the table, and a function of the variables; a schema names one type."""
+    """The ports. An expression is a key of the table, and a function of the variables; a schema names one type."""
 
     def __init__(self, table: Mapping[str, Callable[[Any], JsonValue]]) -> None:
         self.table = table
@@ -26,6 +26,9 @@ class Table:
     def problems(self, schema: Mapping[str, JsonValue], value: JsonValue) -> tuple[str, ...]:
         return () if type(value).__name__ == schema["type"] else (f"it is no {schema['type']}",)
 
+    def check_sends(self) -> None:
+        pass
+
 
 def means(
     functions: Mapping[str, Callable[[Any], Any]] | None = None,
@@ -33,4 +36,4 @@ def means(
 ) -> NodeMeans:
     """Return means with these functions, and with these expressions."""
     ports = Table(expressions or {})
-    return NodeMeans(ports, ports, LinearPatterns(), functions or {})
+    return NodeMeans(ports, ports, LinearPatterns(), ports, functions or {})

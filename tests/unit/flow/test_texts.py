@@ -247,17 +247,19 @@ edges: [a > b > c > d > e]
 
 
 def test_what_needs_a_package_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("cel_expr_python", "cel_expr_python.cel", "jsonschema", "referencing"):
+    for package in ("cel_expr_python", "cel_expr_python.cel", "httpx2", "jsonschema", "referencing"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(Workflow, "_means", flow_means().of_nodes)
     written = flow().gate("a", when="vars.x > 1").llm("b", MODEL, prompt="p", schema={"type": "object"})
-    written.human("c", type="input", prompt="?", schema={"type": "object"}).gate("d", when="vars.x").chain(*"abcd")
+    written.human("c", type="input", prompt="?", schema={"type": "object"}).gate("d", when="vars.x")
+    written.webhook("e", "https://shop.example/orders").chain(*"abcde")
     with pytest.raises(InvalidWorkflow, match="install it with `pip install 'steptrail\\[flow\\]'`") as caught:
         written.build()
     assert [(each.code, each.path, each.hint) for each in caught.value.diagnostics] == [
         ("FL-115", "nodes[0].when", None),
         ("FL-115", "nodes[1].schema", None),
         ("FL-115", "nodes[2].schema", None),
+        ("FL-115", "nodes[4].url", None),
     ]
 
 

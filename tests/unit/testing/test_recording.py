@@ -67,6 +67,11 @@ def changed(header: bytes, **fields: object) -> bytes:
     return orjson.dumps({**orjson.loads(header), **fields})
 
 
+def test_a_device_without_lines_is_no_session_and_is_not_read_for_ever() -> None:
+    with pytest.raises(NotARecording, match=r"^/dev/zero is no session: its first line has 1,000,000 bytes or more$"):
+        Recording.load("/dev/zero")
+
+
 Damage = Callable[[list[bytes]], list[bytes]]
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "nothing in it": (lambda lines: [], "is empty"),
