@@ -141,7 +141,7 @@ class Hands:
             self._leave(row, await self._env.store.version(row.stream))
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
             return NotTaken.LEFT
-        places = await self._room.places_of(row)
+        places = self._room.places_of(row)
         # Nothing more is read of the many that wait for the same place.
         if (not_now := self._not_now(row, places)) is not None:
             return not_now

@@ -10,20 +10,15 @@ from steptrail import Steptrail
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
-from steptrail.runtime.kernel.room import Place as WorkPlace, Room
+from steptrail.runtime.kernel.room import Room
 from tests.trail.workers import Desk
 
 
 async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again(
     tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries, room = list[str](), Room(2)
-    places_of, looked, may_go_on = room.places_of, asyncio.Event(), asyncio.Event()
-
-    async def late(row: RunSummary) -> tuple[WorkPlace, ...]:
-        looked.set()
-        await may_go_on.wait()
-        return await places_of(row)
+    tries = list[str]()
+    looked, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def stays(row: RunSummary) -> None:
         tries.append(row.session_id)
@@ -31,9 +26,16 @@ async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         await trail.start(desk.agent(), "go", session="s")
         (row,) = await trail.due()
-        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=room, grace=1.0)
+        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=Room(2), grace=1.0)
+        version = trail.store.version
+
+        async def late(stream: str) -> int:
+            looked.set()
+            await may_go_on.wait()
+            return await version(stream)
+
         with monkeypatch.context() as slow:
-            slow.setattr(room, "places_of", late)
+            slow.setattr(trail.store, "version", late)
             second = asyncio.create_task(hands.take(row))
             await looked.wait()
         first = await hands.take(row)
