@@ -30,6 +30,7 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.lists import is_due
 from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 from steptrail.runtime.kernel.room import Place, Room
 
@@ -217,7 +218,9 @@ class Hands:
         """Do the work, and remember a run that it did not move, so that it is not tried again and again."""
         try:
             await work()
-            if await self._env.store.version(row.stream) == version:
+            # Others may have ended it before it was taken here.
+            is_same = await self._env.store.version(row.stream) == version
+            if is_same and await is_due(self._env.store, row.stream, self._env.clock.utc()):
                 self._leave(row, version)
         except (SessionBusy, OwnershipLost) as error:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
