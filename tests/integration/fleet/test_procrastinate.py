@@ -319,8 +319,8 @@ async def test_a_wake_is_fetched_without_a_look_at_all_others_when_thousands_hav
         # given
         wakes = [a_wake(f"agent:{number}") for number in range(2_000)]
         assert await engine.wake_missed(wakes) == len(wakes)
-        assert engine._pool is not None
-        async with engine._pool.connection() as connection:
+        assert engine._pool is not None  # pyright: ignore[reportPrivateUsage]
+        async with engine._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
             # when
             for statement in (READ, f"SELECT procrastinate_fetch_job_v2(ARRAY['{TOPIC}']::varchar[], NULL)", READ):
                 (found,) = await (await connection.execute(statement)).fetchone() or (0,)
