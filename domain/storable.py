@@ -22,6 +22,8 @@ _BEYOND: Final = 10**4299
 _OBJECTS: Final = (dict, Mapping)
 """`dict` is a mapping too, but to be told so by the abstract class takes ten times as long."""
 _CONTAINERS: Final = (dict, list, tuple, Mapping)
+_LONGEST: Final = 600
+"""Bytes of a text. The key of a sum has four and a tenant, and PostgreSQL takes no key of more than 2,704 bytes."""
 _SHOWN: Final = 60
 """How many characters of a place an error shows, at each end."""
 
@@ -56,6 +58,17 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def plain(text: str, most: int = 400) -> str:
+    """Return the beginning of a text without what a database cannot hold: NUL, and halves of surrogate pairs.
+
+    All ids are shorter than what is kept.
+    """
+    cut = text[:most]
+    if cut.isascii() and cut.isprintable():
+        return cut
+    return cut.replace("\0", "").encode(errors="replace")[:_LONGEST].decode(errors="ignore")
 
 
 def as_unicode(text: str) -> str:

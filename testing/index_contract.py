@@ -122,7 +122,7 @@ class IndexContract:
             _named("working"),
             _named("asking", _ASKING),
             _named("done", _DONE),
-            structs.replace(_named("below"), name="other", parent=parent, started_at=AT + 7),
+            structs.replace(_named("below"), name="other", tenant="acme", parent=parent, started_at=AT + 7),
         ]
         for row in rows:
             await _put(store, row)
@@ -144,6 +144,7 @@ class IndexContract:
             (IndexQuery(since=AT, until=AT + 7, status="in_progress"), ["working"]),
             (IndexQuery(until=AT), []),
             (IndexQuery(parents=["agent:done"]), ["below"]),
+            (IndexQuery(tenant="acme"), ["below"]),
             (IndexQuery(name="'; DROP TABLE streams; --"), []),
         ):
             assert await _ids(store, asked) == found, asked

@@ -12,7 +12,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.domain.shared.state import summary_of
+from steptrail.domain.shared.state import for_tenant, summary_of
 from steptrail.domain.shared.summary import RunSummary
 
 _AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED, Phase.UNPAUSED}
@@ -58,7 +58,7 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
 
 def standing(state: AgentState) -> Standing:
     """Return the standing of the session. What was said while it was paused makes it due."""
-    found = _standing(state)
+    found = for_tenant(_standing(state), state.fold.metadata)
     return structs.replace(found, due_at=state.fold.updated_at) if found.asked_again else found
 
 

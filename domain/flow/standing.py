@@ -7,12 +7,16 @@ from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import questions_of, stays_for
 from steptrail.domain.kernel.standing import Standing, StandingState
-from steptrail.domain.shared.state import summary_of
+from steptrail.domain.shared.state import for_tenant, summary_of
 from steptrail.domain.shared.summary import RunSummary
 
 
 def standing(state: FlowState) -> Standing:
     """Return where the run stands."""
+    return for_tenant(_standing(state), state.fold.metadata)
+
+
+def _standing(state: FlowState) -> Standing:
     run, phase = state.run, state.phase
     stands = partial(Standing, status=state.status.value, runs=state.fold.executions)
     if phase is RunPhase.ABSENT:

@@ -13,8 +13,8 @@ DUE_FIRST: DuePlace = (-(2**63), "")
 class IndexQuery(Struct, frozen=True, kw_only=True):
     """Which streams to return, the one that began last first; all that is given must hold.
 
-    `status`, `stop_reason`, `name` and `standing` are those of the row, and `waits_for` kinds of waits, of which one
-    must be open.
+    `status`, `stop_reason`, `name`, `tenant` and `standing` are those of the row, and `waits_for` kinds of waits, of
+    which one must be open.
     `streams` are ids, `parents` ids of the streams above, `forked_from` ids of the streams whose past is shared. The
     streams began at `since` or later, and before `until` (microseconds of UTC).
     `ended_before` asks for those that have ended before that instant (microseconds of UTC) and are not due at any.
@@ -33,6 +33,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     status: str | None = None
     stop_reason: str | None = None
     name: str | None = None
+    tenant: str | None = None
     standing: str | None = None
     since: int | None = None
     until: int | None = None

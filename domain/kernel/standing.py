@@ -59,7 +59,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     `status` is the machine's own word for it, and `runs` the number of runs that have begun. `due_at` is the instant
     from which an owner can go on without help; None when a command or another stream has to come first.
     `paused_by_person` is False for a pause that came about because the owner's caller was cancelled. `asked_again` says
-    that the stream was asked for something new while it was paused.
+    that the stream was asked for something new while it was paused. `tenant` is the one that the metadata of the stream
+    names, as the read models have it; None for none.
 
     The index of a store is written when the standing changes, so whatever lists must not be late with stands here.
     """
@@ -71,6 +72,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
     paused_by_person: bool = False
     asked_again: bool = False
+    tenant: str | None = None
 
     @property
     def is_open(self) -> bool:

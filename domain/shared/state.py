@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import structs
+
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
@@ -15,6 +17,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.domain.shared.tags import tenant_in
 from steptrail.domain.usage import Usage
 
 
@@ -163,6 +166,12 @@ def version_of_key(state: StreamState[F], key: str) -> int | None:
     return None if use is None else state.ended_at(use.execution)
 
 
+def for_tenant(stands: Standing, metadata: Mapping[str, JsonValue]) -> Standing:
+    """Return the standing of a stream with that metadata."""
+    tenant = tenant_in(metadata) if metadata else None
+    return stands if tenant is None else structs.replace(stands, tenant=tenant)
+
+
 def summary_of(
     state: StreamState[F],
     stands: Standing,
@@ -181,6 +190,7 @@ def summary_of(
         kind=kind,
         session_id=session_id,
         name=name,
+        tenant=stands.tenant,
         status=state.status,
         standing=stands.state,
         stop_reason=finished.stop_reason.value if finished is not None else None,

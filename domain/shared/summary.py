@@ -17,10 +17,10 @@ class RunSummary(Value, frozen=True, kw_only=True):
     says of the standing is always true, and `steps`, `active_seconds`, `cost` and `updated_at` are those of `version`.
 
     `kind` is `agent` for a session of an agent, and `name` the name of the agent that the last execution was begun
-    with, by which a worker knows whether it can carry the session on. `standing` is where the stream stands for a
-    process that wants to own it, and `status` the same for people: a run is in progress while its owner sits a short
-    wait out. `due_at` is the instant from which an owner can go on without help; None when a command or another stream
-    has to come first.
+    with, by which a worker knows whether it can carry the session on. `tenant` is the one that its metadata names, as
+    the read models have it; None for none. `standing` is where the stream stands for a process that wants to own it,
+    and `status` the same for people: a run is in progress while its owner sits a short wait out. `due_at` is the
+    instant from which an owner can go on without help; None when a command or another stream has to come first.
     `paused_by` says who paused it while it is paused, `caller` for a run that was cancelled; a fork that begins paused
     has none. `parent` is the call that started the session, if it was one. `answered` says that the last execution
     stopped with an answer of its own, also at a limit, and `recorded_errors` after how many failures of nodes it went
@@ -36,6 +36,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     kind: str
     session_id: str
     name: str = ""
+    tenant: str | None = None
     status: ExecutionStatus = ExecutionStatus.PENDING
     standing: StandingState = StandingState.ABSENT
     stop_reason: str | None = None

@@ -51,6 +51,13 @@ _HELD_SECONDS = 60.0
 _TRIES = 5
 _ALIVE_SECONDS = 30.0
 _FORGET = "1 hour"
+_SETTINGS = f"""
+SELECT set_config('search_path', '{FLEET_SCHEMA}', false),
+       set_config('enable_seqscan', 'off', false),
+       set_config('enable_bitmapscan', 'off', false)
+"""
+"""Jobs are to be fetched in the order of their index. While a server has not counted the jobs that have just come, it
+takes them to be few, and would read and sort all of them for each that is fetched."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -297,7 +304,7 @@ class ProcrastinateEngine:
 
     async def _opened_pool(self) -> "AsyncConnectionPool[Any]":
         async def configure(connection: Any) -> None:
-            await connection.execute(f"SELECT set_config('search_path', '{FLEET_SCHEMA}', false)")
+            await connection.execute(_SETTINGS)
             await connection.commit()
 
         pools = from_fleet("psycopg_pool")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import SteptrailError, StoreUnavailable
@@ -83,14 +82,11 @@ class HasWorkers:
             raise StoreUnavailable("the trail is closed: open it again to work")
         # Most programs that open a trail work nothing off.
         from steptrail.interfaces.python.agents_worker import agents_worker
-        from steptrail.interfaces.python.tenants import tenant_of
         from steptrail.runtime.kernel.room import Room
 
         if engine is not None:
             self._waking.engine = engine_of(engine, self._url)
-        room = Room(
-            concurrency, per_agent=per_agent, per_tenant=per_tenant, tenant_of=partial(tenant_of, self._env.store)
-        )
+        room = Room(concurrency, per_agent=per_agent, per_tenant=per_tenant)
         on_update = _stream if a_flag(live, "`live`") else None
         worker = agents_worker(
             self._env,

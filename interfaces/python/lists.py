@@ -92,22 +92,13 @@ async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequ
     return await _questions(store, await store.index(asked), now)
 
 
-async def newest_questions(
-    store: EventStore, asked: IndexQuery, now: int, tenant: str | None = None
-) -> Sequence[Question]:
-    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`.
-
-    With a `tenant` the streams of that one alone count.
-    """
-    from steptrail.interfaces.python.tenants import tenant_of
-
+async def newest_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
+    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`."""
     found, left = list[Question](), asked.limit
     while True:
         rows = await store.index(replace(asked, limit=left))
         # A question that has expired stands in the index until somebody goes on with the run.
         waiting = [row for row in rows if is_waiting(row, now)]
-        if tenant is not None:
-            waiting = [row for row in waiting if await tenant_of(store, row) == tenant]
         of_rows = await _questions(store, waiting, now)
         found += of_rows
         if left is None or len(rows) < left or (more := left - len({each.stream for each in of_rows})) == 0:

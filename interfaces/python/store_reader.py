@@ -9,6 +9,7 @@ from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.domain.shared.tags import kept_tenant
 from steptrail.interfaces.python.lists import (
     a_tenant,
     agent_name,
@@ -160,6 +161,10 @@ class StoreReader:
         `runs`.
         """
         most = a_whole(limit, "`limit`")
-        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=None if after is None else stream_named(after), limit=most)
-        of = None if tenant is None else a_tenant(tenant)
-        return await newest_questions(self._env.store, asked, self._env.clock.utc(), of)
+        asked = IndexQuery(
+            waits_for=ASKS_PEOPLE,
+            tenant=None if tenant is None else kept_tenant(a_tenant(tenant)),
+            after=None if after is None else stream_named(after),
+            limit=most,
+        )
+        return await newest_questions(self._env.store, asked, self._env.clock.utc())

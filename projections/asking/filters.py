@@ -15,8 +15,8 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.tags import MOST_TAGS
 from steptrail.domain.tools import ToolEffect
-from steptrail.projections.runs_view.tags import MOST_TAGS
 
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""

@@ -10,6 +10,8 @@ or goes through all runs in the order of the list.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from steptrail.domain.shared.tags import LONGEST_TAG, kept_tenant
+from steptrail.domain.storable import plain
 from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import CRASHED, MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
@@ -24,8 +26,6 @@ from steptrail.projections.runs_view.sums import (
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.tables import TOKENS
-from steptrail.projections.runs_view.tags import LONGEST_TAG, kept_tenant
-from steptrail.projections.runs_view.values import plain
 
 COUNTED = 10_000
 """So far the runs of a list are counted."""

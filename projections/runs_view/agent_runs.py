@@ -5,6 +5,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.storable import plain
 from steptrail.projections.runs_view.calls import close_step, move_call
 from steptrail.projections.runs_view.executions import (
     begin_rest,
@@ -16,7 +17,6 @@ from steptrail.projections.runs_view.executions import (
     run_at,
 )
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
-from steptrail.projections.runs_view.values import plain
 
 AGENT_STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 AGENT_RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()

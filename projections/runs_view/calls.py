@@ -14,13 +14,14 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.storable import plain
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
 from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
 from steptrail.projections.runs_view.tables import ATTEMPTS, SUSPENDED, TOOL_CALLS
-from steptrail.projections.runs_view.values import micros, plain
+from steptrail.projections.runs_view.values import micros
 
 CALL_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 

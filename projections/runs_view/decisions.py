@@ -7,12 +7,12 @@ from steptrail.domain.continuation.limits import LIMITS
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.storable import plain
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.executions import end_rest
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment
 from steptrail.projections.runs_view.signature import ErrorKind, kind_of
 from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
-from steptrail.projections.runs_view.values import plain
 
 DECISION_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 

@@ -21,13 +21,14 @@ from steptrail.domain.shared.events import (
     WaitStarted,
 )
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.tags import tags_in, tenant_in
+from steptrail.domain.storable import plain
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.daily import count_run
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind
 from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
-from steptrail.projections.runs_view.tags import tags_in, tenant_in
-from steptrail.projections.runs_view.values import nanos, plain, tokens, whole
+from steptrail.projections.runs_view.values import nanos, tokens, whole
 
 STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
@@ -46,7 +47,7 @@ def run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMo
         execution=moment.position,
         ordinal=ordinal,
         name=memory.name,
-        tenant=tenant_in(memory.metadata),
+        tenant=tenant_in(memory.metadata) or "",
         started_at=moment.at,
         first_version=moment.version,
         version=moment.version,

@@ -4,9 +4,9 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.storable import plain
 from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run, run_at
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
-from steptrail.projections.runs_view.values import plain
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
 FLOW_STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()

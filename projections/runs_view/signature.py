@@ -10,10 +10,10 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.storable import plain
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.tables import SIGNATURES
-from steptrail.projections.runs_view.values import plain
 
 _LONGEST = 200
 _READ = 2_000

@@ -6,6 +6,7 @@ from steptrail.domain.inference import FinishReason
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.output import OutputMode
 from steptrail.domain.shared.stopwatch import Stopwatch
+from steptrail.domain.storable import plain
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.calls import ask_for, close_step
@@ -14,7 +15,7 @@ from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, R
 from steptrail.projections.runs_view.signature import kind_of
 from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
-from steptrail.projections.runs_view.values import micros, plain, tokens
+from steptrail.projections.runs_view.values import micros, tokens
 
 STEP_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 

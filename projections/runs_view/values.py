@@ -10,21 +10,6 @@ _MOST = 2**53
 """So many microseconds are 285 years. A sum of a thousand such numbers fits into 64 bits."""
 
 
-_LONGEST = 600
-"""Bytes of a text. The key of a sum has four and a tenant, and PostgreSQL takes no key of more than 2,704 bytes."""
-
-
-def plain(text: str, most: int = 400) -> str:
-    """Return the beginning of a text without what a database cannot hold: NUL, and halves of surrogate pairs.
-
-    All ids are shorter than what is kept.
-    """
-    cut = text[:most]
-    if cut.isascii() and cut.isprintable():
-        return cut
-    return cut.replace("\0", "").encode(errors="replace")[:_LONGEST].decode(errors="ignore")
-
-
 def whole(number: int) -> int:
     """Return the number, or the largest one that is counted."""
     return min(number, _MOST)

@@ -12,6 +12,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.storable import plain
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
@@ -19,7 +20,7 @@ from steptrail.projections.runs_view.memory import RunMemory, RunMoment, TryMemo
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
 from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import SUSPENDED, TRIES, VISITS
-from steptrail.projections.runs_view.values import micros, plain, tokens, whole
+from steptrail.projections.runs_view.values import micros, tokens, whole
 
 VISIT_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 

@@ -30,6 +30,7 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.lists import is_due
 from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 from steptrail.runtime.kernel.room import Place, Room
 
@@ -141,7 +142,7 @@ class Hands:
             self._leave(row, await self._env.store.version(row.stream))
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
             return NotTaken.LEFT
-        places = await self._room.places_of(row)
+        places = self._room.places_of(row)
         # Nothing more is read of the many that wait for the same place.
         if (not_now := self._not_now(row, places)) is not None:
             return not_now
@@ -217,7 +218,9 @@ class Hands:
         """Do the work, and remember a run that it did not move, so that it is not tried again and again."""
         try:
             await work()
-            if await self._env.store.version(row.stream) == version:
+            # Others may have ended it before it was taken here.
+            is_same = await self._env.store.version(row.stream) == version
+            if is_same and await is_due(self._env.store, row.stream, self._env.clock.utc()):
                 self._leave(row, version)
         except (SessionBusy, OwnershipLost) as error:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)

@@ -168,7 +168,7 @@ class Woken:
         """Have the stream woken later, here or elsewhere: twice as late each time, and sooner when a place is free."""
         times = self._rests.keep(row.stream, self._rests.get(row.stream, -1) + 1)
         if is_full:
-            place = None if hands.room.is_full else hands.room.full(await hands.room.places_of(row))
+            place = None if hands.room.is_full else hands.room.full(hands.room.places_of(row))
             waiting = self._waiting.setdefault(place, OrderedDict())
             if len(waiting) < _MOST_RESTS:
                 waiting[row.stream] = row

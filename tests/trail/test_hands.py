@@ -9,21 +9,16 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.hands import Hands, NotTaken
-from steptrail.runtime.kernel.room import Place as WorkPlace, Room
+from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
+from steptrail.runtime.kernel.room import Room
 from tests.trail.workers import Desk
 
 
 async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again(
     tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries, room = list[str](), Room(2)
-    places_of, looked, may_go_on = room.places_of, asyncio.Event(), asyncio.Event()
-
-    async def late(row: RunSummary) -> tuple[WorkPlace, ...]:
-        looked.set()
-        await may_go_on.wait()
-        return await places_of(row)
+    tries = list[str]()
+    looked, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def stays(row: RunSummary) -> None:
         tries.append(row.session_id)
@@ -31,9 +26,16 @@ async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         await trail.start(desk.agent(), "go", session="s")
         (row,) = await trail.due()
-        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=room, grace=1.0)
+        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=Room(2), grace=1.0)
+        version = trail.store.version
+
+        async def late(stream: str) -> int:
+            looked.set()
+            await may_go_on.wait()
+            return await version(stream)
+
         with monkeypatch.context() as slow:
-            slow.setattr(room, "places_of", late)
+            slow.setattr(trail.store, "version", late)
             second = asyncio.create_task(hands.take(row))
             await looked.wait()
         first = await hands.take(row)
@@ -56,3 +58,26 @@ async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: P
         gate.set()
         await hands.drain()
         assert await hands.take(row) in {NotTaken.LEFT, NotTaken.ENDING}
+
+
+async def test_hands_that_come_too_late_for_a_run_that_others_have_ended_do_not_say_that_it_was_left(
+    tmp_path: Path, desk: Desk
+) -> None:
+    # given
+    told = list[str]()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.start(desk.agent(), "go", session="s")
+        (row,) = await trail.due()
+        await trail.session("s").resume(desk.agent())
+        env = Environment(store=trail.store)
+
+        def carry(row: RunSummary) -> Work:
+            return lambda: Steptrail(env).session(row.session_id).resume(desk.agent())
+
+        ours = Hands(env, carry, room=Room(2), grace=1.0, on_left=lambda row, _: told.append(row.session_id))
+        # when
+        task = await ours.take(row)
+        assert isinstance(task, asyncio.Task)
+        await task
+    # then
+    assert (told, dict(ours.left)) == ([], {})

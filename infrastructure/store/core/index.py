@@ -60,6 +60,7 @@ def columns(row: RunSummary) -> tuple[str | int | float | None, ...]:
     return (
         row.version,
         _text(row.name),
+        row.tenant,
         row.status.value,
         row.standing.value,
         row.stop_reason,
@@ -131,6 +132,7 @@ def _found(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, LiteralS
         ("status =", asked.status),
         ("stop_reason =", asked.stop_reason),
         ("name =", _text(asked.name)),
+        ("tenant =", asked.tenant),
         ("standing =", asked.standing),
         ("started_at >=", asked.since),
         ("started_at <", asked.until),

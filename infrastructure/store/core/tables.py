@@ -6,9 +6,9 @@ PostgreSQL keeps these texts as comments on columns, and SQLite as comments in i
 from collections.abc import Mapping
 from typing import LiteralString
 
-FORMAT = 9
-"""The format that this version writes. Formats 1 to 8 were never released, and no version converts them."""
-MIN_READER = 9
+FORMAT = 10
+"""The format that this version writes. Formats 1 to 9 were never released, and no version converts them."""
+MIN_READER = 10
 """The oldest format whose readers understand what this version writes."""
 
 INDEXES: Mapping[str, str] = {
@@ -37,6 +37,7 @@ _TABLES: Mapping[str, Mapping[LiteralString, tuple[str, str]]] = {
             "the version that the columns from here on speak of; they are written when the standing changes",
         ),
         "name": ("TEXT", "the name of the agent that the last run was begun with"),
+        "tenant": ("TEXT", "the tenant in its metadata, as it stands in the read models; NULL for none"),
         "status": (
             "TEXT",
             "pending, in_progress, paused, waiting, completed or failed; erased when nothing else is left",

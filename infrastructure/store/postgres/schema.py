@@ -136,11 +136,12 @@ AS $function$
 BEGIN
     -- Replaces the row of a stream in the index, and those of its waits that differ: a run may have thousands.
     UPDATE steptrail.streams SET
-        (version, name, status, standing, stop_reason, resolved_by, answered, due_at, paused_by, recorded_errors,
-            executions, steps, active_seconds, cost, parent, began_by, fork_of, started_at, updated_at, damage) = (
-            SELECT r.version, r.name, r.status, r.standing, r.stop_reason, r.resolved_by, r.answered, r.due_at,
-                r.paused_by, r.recorded_errors, r.executions, r.steps, r.active_seconds, r.cost, r.parent, r.began_by,
-                r.fork_of, r.started_at, r.updated_at, NULL
+        (version, name, tenant, status, standing, stop_reason, resolved_by, answered, due_at, paused_by,
+            recorded_errors, executions, steps, active_seconds, cost, parent, began_by, fork_of, started_at, updated_at,
+            damage) = (
+            SELECT r.version, r.name, r.tenant, r.status, r.standing, r.stop_reason, r.resolved_by, r.answered,
+                r.due_at, r.paused_by, r.recorded_errors, r.executions, r.steps, r.active_seconds, r.cost, r.parent,
+                r.began_by, r.fork_of, r.started_at, r.updated_at, NULL
             FROM jsonb_populate_record(NULL::steptrail.streams, summary - 'waits') AS r)
     WHERE number = place;
     DELETE FROM steptrail.waits WHERE stream = place AND id IN (

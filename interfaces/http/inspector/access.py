@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from steptrail.domain.kernel.given import a_text, check_flags
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.python.tenants import tenant_of
-from steptrail.runtime.kernel.ports import EventStore
+from steptrail.domain.shared.tags import kept_tenant
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -44,8 +43,9 @@ async def access_of(authorize: Authorize, connection: "HTTPConnection") -> Acces
     return found if isinstance(found, Access) and found.tenant != "" else None
 
 
-async def visible(store: EventStore, access: Access, rows: Sequence[RunSummary]) -> Sequence[RunSummary]:
+def visible(access: Access, rows: Sequence[RunSummary]) -> Sequence[RunSummary]:
     """Return those of the rows that a caller may see."""
     if access.tenant is None:
         return rows
-    return [row for row in rows if await tenant_of(store, row) == access.tenant]
+    tenant = kept_tenant(access.tenant)
+    return [row for row in rows if row.tenant == tenant]

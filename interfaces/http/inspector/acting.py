@@ -34,7 +34,6 @@ from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.session import Session
-from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.projections.questions import Question
 from steptrail.runtime.agent import verdicts as agent_verdicts
 from steptrail.runtime.flow import verdicts as flow_verdicts
@@ -134,9 +133,7 @@ class Acting(Answering):
         once = digest_of([row.stream, by, after, form.get("once", "")])
         into = f"{row.session_id[:_MOST_OF_A_NAME]}-fork-{once[:8]}"
         if not await self.trail.store.index(IndexQuery(streams=[stream_of(SessionId(into))])):
-            tenant = await tenant_of(self.trail.store, row)
-            metadata: dict[str, JsonValue] = {} if tenant is None else {"tenant": tenant}
-            await session.fork(at=at, session=into, by=by, reason=reason, metadata=metadata)
+            await session.fork(at=at, session=into, by=by, reason=reason)
         return into
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError, stream_name
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.going_on import answers_to
@@ -153,10 +152,7 @@ class Answering:
         except ConfigurationError:
             raise NotThere from None
         rows = await listed_runs(self.trail.store, IndexQuery(streams=[stream]))
-        # One that is not there is looked at like one of another tenant, and takes as long to refuse.
-        nothing = RunSummary(kind=prefix_of(stream).removesuffix(":"), session_id=id_of(stream))
-        seen = await visible(self.trail.store, access, rows or [nothing])
-        if not rows or not seen:
+        if not (seen := visible(access, rows)):
             raise NotThere
         return seen[0]
 

@@ -1,9 +1,8 @@
 """The places in a list as they stand in an address: the run after which the next page begins.
 
-A page ends where enough runs were looked at, and that may be at a run of another tenant. One of the read models ends at
-a position of the log, which says how much all tenants write. So who sees one tenant alone is given a place sealed: the
-same for every process that serves the store, and of no use to anybody else. What such a caller writes there itself is
-no place, so it does not tell whether there is a run of that name.
+A page of the read models ends at a position of the log, which says how much all tenants write. So who sees one tenant
+alone is given a place sealed: the same for every process that serves the store, and of no use to anybody else. What
+such a caller writes there itself is no place, so it does not tell whether there is a run of that name.
 """
 
 import hmac

@@ -13,6 +13,7 @@ from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.domain.shared.tags import kept_tenant
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.python.lists import is_waiting, open_questions
@@ -25,7 +26,7 @@ from steptrail.runtime.kernel.ports import EventStore
 PAGE: Final = 50
 """How many rows a page of a list has."""
 _MOST_LOOKED_AT: Final = 500
-"""How many runs are looked at for one page, where a caller sees only some of them."""
+"""How many runs are looked at for one page, where only some of them are wanted."""
 _BELOW: Final = 100
 """About how many runs below one are shown."""
 _TAKEN_UP = (
@@ -79,16 +80,17 @@ async def page_of_runs(
 ) -> RunPage:
     """Return a page of the runs that a query finds, that are `wanted`, and that a caller may see.
 
-    The one that began last comes first, behind the place `after`. Not all are looked at where few are wanted or seen.
+    The one that began last comes first, behind the place `after`. Not all are looked at where few are wanted.
     Raises `ConfigurationError` for what is no place.
     """
     last = None if after is None else stream_named(await unsealed(trail.store, access, after))
-    found, last = await _looked_through(trail, access, replace(asked, after=last), limit, wanted)
+    tenant = None if access.tenant is None else kept_tenant(access.tenant)
+    found, last = await _looked_through(trail, replace(asked, after=last, tenant=tenant), limit, wanted)
     return RunPage(found, None if last is None else await sealed(trail.store, access, stream_name(last)))
 
 
 async def _looked_through(
-    trail: Steptrail, access: Access, asked: IndexQuery, limit: int, wanted: Callable[[RunSummary], bool]
+    trail: Steptrail, asked: IndexQuery, limit: int, wanted: Callable[[RunSummary], bool]
 ) -> tuple[Sequence[RunSummary], str | None]:
     """Return the rows of a page, and the stream that was looked at last; None where there is no more."""
     found: list[RunSummary] = []
@@ -96,7 +98,7 @@ async def _looked_through(
     while looked < _MOST_LOOKED_AT:
         rows = await listed_runs(trail.store, replace(asked, after=after, limit=limit + 1))
         looked += len(rows)
-        for row in await visible(trail.store, access, [row for row in rows[:limit] if wanted(row)]):
+        for row in filter(wanted, rows[:limit]):
             if len(found) == limit:
                 return found, after
             found.append(row)
@@ -112,7 +114,7 @@ async def _looked_through(
 async def runs_due(trail: Steptrail, access: Access) -> tuple[Sequence[RunSummary], bool]:
     """Return the runs that can go on and that a caller may see, a page at most, and whether there may be more."""
     looked = await trail.due(limit=_MOST_LOOKED_AT)
-    found = await visible(trail.store, access, looked)
+    found = visible(access, looked)
     return found[:PAGE], len(found) > PAGE or len(looked) == _MOST_LOOKED_AT
 
 

@@ -90,5 +90,5 @@ async def _named(store: EventStore, access: Access, grown: Mapping[str, int]) ->
     last = dict(list(grown.items())[-_MOST_NAMED:])
     if access.tenant is None or not last:
         return last
-    rows = await visible(store, access, await store.index(IndexQuery(streams=list(last))))
+    rows = visible(access, await store.index(IndexQuery(streams=list(last))))
     return {row.stream: last[row.stream] for row in rows}

@@ -178,5 +178,5 @@ async def _seen(trail: Steptrail, access: Access, stream: str | None) -> RunSumm
     """Return the row of a stream, if the caller may see it."""
     if stream is None:
         return None
-    found = await visible(trail.store, access, await listed_runs(trail.store, IndexQuery(streams=[stream])))
+    found = visible(access, await listed_runs(trail.store, IndexQuery(streams=[stream])))
     return found[0] if found else None

@@ -75,6 +75,7 @@ def rows(url: str, statement: str) -> list[tuple[object, ...]]:
         return connection.execute(statement.encode()).fetchall()
 
 
+READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'procrastinate_jobs'"
 JOBS = "SELECT queueing_lock, queue_name, scheduled_at IS NOT NULL FROM procrastinate_jobs ORDER BY id"
 
 
@@ -310,3 +311,19 @@ async def test_a_user_without_the_right_is_told_which(postgres_server: PostgresS
     ):
         await engine.open()
     await engine.close()
+
+
+async def test_a_wake_is_fetched_without_a_look_at_all_others_when_thousands_have_just_come(postgres_url: str) -> None:
+    read = list[int]()
+    async with opened(postgres_url) as engine:
+        # given
+        wakes = [a_wake(f"agent:{number}") for number in range(2_000)]
+        assert await engine.wake_missed(wakes) == len(wakes)
+        assert engine._pool is not None  # pyright: ignore[reportPrivateUsage]
+        async with engine._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
+            # when
+            for statement in (READ, f"SELECT procrastinate_fetch_job_v2(ARRAY['{TOPIC}']::varchar[], NULL)", READ):
+                (found,) = await (await connection.execute(statement)).fetchone() or (0,)
+                read.append(found)
+    # then
+    assert read[2] - read[0] <= 20

@@ -54,9 +54,9 @@ async def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path)
 def test_the_file_says_what_it_is(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x53747054,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (9,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (10,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("SELECT * FROM store").fetchall() == [(9, 9)]
+        assert connection.execute("SELECT * FROM store").fetchall() == [(10, 10)]
 
 
 def test_a_shell_shows_what_each_column_holds(made: Path) -> None:
@@ -192,8 +192,8 @@ async def marked(path: Path) -> None:
 async def newer(path: Path) -> None:
     await use(open_store(url(path)), add)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA user_version = 10")
-        connection.execute("UPDATE store SET min_reader = 10")
+        connection.execute("PRAGMA user_version = 11")
+        connection.execute("UPDATE store SET min_reader = 11")
 
 
 async def halved(path: Path) -> None:
@@ -208,7 +208,7 @@ async def halved(path: Path) -> None:
         (noise, NotAStore, "not a SQLite database"),
         (foreign, NotAStore, "another application"),
         (marked, NotAStore, "another application"),
-        (newer, StoreTooNew, "has format 10, this Steptrail knows formats up to 9"),
+        (newer, StoreTooNew, "has format 11, this Steptrail knows formats up to 10"),
         (halved, StoreUnavailable, "runs.db"),
     ],
 )

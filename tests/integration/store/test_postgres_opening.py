@@ -187,7 +187,7 @@ def test_given_no_driver_then_the_extra_is_named() -> None:
 async def test_given_a_store_then_the_database_says_what_it_is(postgres_server: PostgresServer, database: str) -> None:
     await use(postgres_server.url(database), add)
     rows = postgres_server.execute("SELECT * FROM steptrail.store", database=database)
-    assert rows == [("steptrail", 9, 9)]
+    assert rows == [("steptrail", 10, 10)]
     assert await use(postgres_server.url(database), version, create=False) == 1
 
 
@@ -233,14 +233,14 @@ async def test_given_a_store_of_a_newer_format_then_it_is_read_where_its_header_
     postgres_server: PostgresServer, database: str
 ) -> None:
     await use(postgres_server.url(database), add)
-    postgres_server.execute("UPDATE steptrail.store SET format = 10", database=database)
+    postgres_server.execute("UPDATE steptrail.store SET format = 11", database=database)
     assert await use(postgres_server.url(database), version, read_only=True) == 1
     assert type(refusal(postgres_server.url(database))) is StoreTooNew
-    postgres_server.execute("UPDATE steptrail.store SET min_reader = 10", database=database)
+    postgres_server.execute("UPDATE steptrail.store SET min_reader = 11", database=database)
     for settings in ({}, {"read_only": True}):
         error = refusal(postgres_server.url(database), **settings)
         assert type(error) is StoreTooNew
-        assert "has format 10, this Steptrail knows formats up to 9: update" in str(error)
+        assert "has format 11, this Steptrail knows formats up to 10: update" in str(error)
 
 
 @pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])

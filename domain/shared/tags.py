@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.projections.runs_view.values import plain
+from steptrail.domain.storable import plain
 
 MOST_TAGS = 16
 """So many tags a run has at most: the first ones by their names."""
@@ -16,14 +16,14 @@ LONGEST_TAG = 64
 """The length to which the name and the value of a tag are cut, and the longest tenant that is kept as it is."""
 
 
-def tenant_in(metadata: Mapping[str, JsonValue]) -> str:
-    """Return how the tenant under `tenant` stands in the tables; an empty text for none."""
-    return kept_tenant(tenant_text(metadata.get("tenant")) or "")
+def tenant_in(metadata: Mapping[str, JsonValue]) -> str | None:
+    """Return how the tenant that metadata names stands in the tables, a number and a truth value as text.
 
-
-def tenant_text(given: JsonValue) -> str | None:
-    """Return the tenant that metadata names, a number and a truth value as text; None when it is no plain value."""
-    return given if isinstance(given, str) else _text(given)
+    None when it names none, or what is no plain value.
+    """
+    if (given := metadata.get("tenant")) is None:
+        return None
+    return kept_tenant((given if isinstance(given, str) else _text(given)) or "") or None
 
 
 def kept_tenant(tenant: str) -> str:
