@@ -32,6 +32,7 @@ from msgspec import Meta, Struct
 
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.readable import readable
+from steptrail.domain.storable import OBJECTS
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -41,6 +42,9 @@ LARGEST = 2**63 - 1
 """The largest number that a setting may hold: every reader of JSON can hold it too."""
 
 _LONGEST = 100
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""The types of what JSON has and that holds nothing. Most of every value is such."""
 NO_SUCH_FIELD = "There is no such field"
 _OF_A_KEY = "key` in `"
 _ABOUT_A_FIELD = re.compile("Object (missing required|contains unknown) field `(.*)`")
@@ -168,11 +172,13 @@ def _holds_settings(hint: Any) -> bool:
 
 def full_form(value: Any) -> Any:
     """Return a value as JSON of dictionaries and lists, with every field under its own name, defaults included."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Struct):
         config = type(value).__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field is not None else {}
         return tag | {name: full_form(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, Mapping):
+    if isinstance(value, OBJECTS):
         return {key: full_form(item) for key, item in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [full_form(item) for item in cast("Iterable[Any]", value)]

@@ -19,7 +19,7 @@ _MAX_DEPTH: Final = 100
 """Levels of nesting. Reading them back takes a frame of Python's stack for each, and the stack has 1,000."""
 _BEYOND: Final = 10**4299
 """msgspec reads 4,300 characters of an integer, and a minus is one."""
-_OBJECTS: Final = (dict, Mapping)
+OBJECTS: Final = (dict, Mapping)
 """`dict` is a mapping too, but to be told so by the abstract class takes ten times as long."""
 _CONTAINERS: Final = (dict, list, tuple, Mapping)
 _LONGEST: Final = 600
@@ -98,7 +98,7 @@ def _walk(value: object, convert: Convert | None, depth: int) -> JsonValue:
     if isinstance(value, _CONTAINERS):
         if depth >= _MAX_DEPTH:
             raise NoJsonForm(f"nesting of more than {_MAX_DEPTH} levels")
-        if isinstance(value, _OBJECTS):
+        if isinstance(value, OBJECTS):
             return _object(cast("Mapping[object, object]", value), convert, depth + 1)
         return _array(cast("Iterable[Any]", value), convert, depth + 1)
     if convert is None:

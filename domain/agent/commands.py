@@ -5,7 +5,10 @@
 
 from typing import Literal
 
+from msgspec import structs
+
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.given_history import in_order
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import FromOutside, OwnersCommand
@@ -40,6 +43,10 @@ class Start(FromOutside, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     new: bool = False
     context: JsonValue = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        structs.force_setattr(self, "history", in_order(self.history))
 
     @property
     def runs(self) -> str | None:

@@ -13,7 +13,7 @@ from steptrail.domain.agent.answers import answer_approval, settle
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.events.execution import Override
-from steptrail.domain.agent.given_history import in_order, refuse_disorder
+from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import forgone, was_productive
 from steptrail.domain.agent.next_calls import paused
@@ -92,7 +92,7 @@ def _start(state: AgentState, command: Start) -> tuple[events.AgentEvent, ...]:
     if state.phase is Phase.ABSENT:
         opened = (events.SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
         if command.history:
-            opened = (*opened, events.MessagesAppended(messages=in_order(command.history), by="history"))
+            opened = (*opened, events.MessagesAppended(messages=command.history, by="history"))
     elif command.new:
         raise CommandRejected("open", state.agent_id, "it exists already: send to it")
     elif command.history:

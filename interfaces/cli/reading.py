@@ -21,7 +21,6 @@ from steptrail.projections.rendering import many
 from steptrail.projections.state_difference import StateDifference, state_difference
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.collector import collector_off
-from steptrail.runtime.kernel.json_form import to_json_value
 
 
 class Stood(NamedTuple):
@@ -114,7 +113,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
             f"{stream_name(stream)} is of a kind that `show` has no words for: `show --events` lists its events"
         )
     elif since is not None:
-        before, after = (to_json_value(shown.state_data(*each)) for each in stood)
+        before, after = (dict(shown.state_data(*each)) for each in stood)
         _print_difference(output, (since, last.state.version), state_difference(before, after))
     elif output.as_json:
         output.data(shown.state_data(*last))

@@ -1,6 +1,8 @@
 """The arguments with which a trail is asked to run something, but who is to answer and who is told of it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steptrail.domain.agent.commands import Start
@@ -16,6 +18,9 @@ from steptrail.runtime.kernel.ids import session_or_unnamed
 if TYPE_CHECKING:
     from steptrail.domain.flow.envelope import Artifact
     from steptrail.domain.flow.options import RunOptions
+
+_AT_ONCE = 1_000
+"""A history of more messages is checked and copied beside the event loop."""
 
 
 class Asked(NamedTuple):
@@ -39,13 +44,15 @@ class Asked(NamedTuple):
         """Return the id that was given, that of a session for the key, or a new one."""
         return checked_session_id(session_or_unnamed(self.session, self.key))
 
-    def of_agent(self, agent: AnyAgent, worker: str | None) -> Start:
+    async def of_agent(self, agent: AnyAgent, worker: str | None) -> Start:
         """Return the command to an agent. Raises `ConfigurationError` for what does not fit or is for workflows."""
         said = a_message(self.input)
         for name in ("options", "vars", "messages", "artifacts"):
             if getattr(self, name):
                 raise ConfigurationError(f"an agent is run without `{name}`: that is for workflows")
-        return Start(
+        history = a_history(self.history)
+        make = partial(
+            Start,
             input=said,
             agent=agent.snapshot,
             worker=worker,
@@ -54,6 +61,7 @@ class Asked(NamedTuple):
             metadata=self.metadata or {},
             parent=self.parent,
             context=a_context(agent, self.context),
-            history=a_history(self.history),
+            history=history,
             new=self.new,
         )
+        return make() if len(history) <= _AT_ONCE else await asyncio.to_thread(make)

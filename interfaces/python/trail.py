@@ -263,7 +263,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
             return await run_flow(self._env, agent, asked, cast("OnFlowCommit | None", on_commit), on_update)
         control = SessionControl(self._env, asked.session_id(), cast("OnCommit | None", on_commit), on_update)
         given = an_agent(agent)
-        return await control.run(given, asked.of_agent(given, self._env.worker))
+        return await control.run(given, await asked.of_agent(given, self._env.worker))
 
     @overload
     async def start(
@@ -334,7 +334,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
             return await start_flow(self._env, agent, asked, cast("OnFlowCommit | None", on_commit))
         chosen, given = asked.session_id(), an_agent(agent)
         control = SessionControl(self._env, chosen, cast("OnCommit | None", on_commit))
-        await control.start(given, asked.of_agent(given, None))
+        await control.start(given, await asked.of_agent(given, None))
         return self.session(chosen)
 
     @overload

@@ -3,10 +3,12 @@
 import pytest
 
 from steptrail import HookType, Message, RunResult
+from steptrail.domain.agent.given_history import in_order
 from steptrail.errors import CommandRejected, ConfigurationError
 from steptrail.hooks import CallableHook, HookState
 from steptrail.messages import ToolCallPart
 from steptrail.testing import ScriptedModel
+from tests.harness.beside_the_loop import beside_the_loop
 from tests.runner.kit import again_on, agent_of, hook, run, trail_of
 
 TOLD = [Message.user("Tea?"), Message.assistant("Three boxes.")]
@@ -36,6 +38,13 @@ async def test_a_call_in_it_that_nobody_answered_is_answered_with_an_unknown_out
         assert (missing.call_id, missing.is_error) == ("c2", True)
         assert "outcome of this call is unknown" in missing.text
         assert asked[4:-1] == history[3:]
+
+
+async def test_a_long_one_is_checked_and_copied_while_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steptrail.domain.agent.commands.in_order", beside_the_loop(in_order))
+    told = [Message.user(f"Tea {number}?") for number in range(1_001)]
+    _, asked = await begun_with(told)
+    assert asked[:-1] == told
 
 
 async def test_a_session_that_exists_takes_no_other_past() -> None:

@@ -3,6 +3,7 @@
 Times, ids and what else no two runs have in common are left out of the comparison.
 """
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
-from steptrail.interfaces.http.inspector.events import one_by_one
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.history import records_between
@@ -94,8 +94,8 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
         pairs = list(zip_longest(*[await _read(store, side, compared) for side in (one, other)]))
         if not pairs:
             break
-        async for left, right in one_by_one(pairs):
-            is_same = _sense(left) == _sense(right)
+        are_same = await asyncio.to_thread(lambda pairs=pairs: [_sense(left) == _sense(right) for left, right in pairs])
+        for (left, right), is_same in zip(pairs, are_same, strict=True):
             shown.append((left, right, is_same))
             compared += 1
             if first is not None:
@@ -103,14 +103,16 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
                 if not behind:
                     break
             elif not is_same:
-                first, changes = len(shown) - 1, _changes(masking, left, right)
+                first, changes = len(shown) - 1, await asyncio.to_thread(_changes, masking, left, right)
             elif len(shown) > _BEFORE:
                 hidden += 1
                 del shown[0]
-    lines = [
-        ComparedLine(_line(one, left, masking), _line(other, right, masking), is_same)
-        async for left, right, is_same in one_by_one(shown)
-    ]
+    lines = await asyncio.to_thread(
+        lambda: [
+            ComparedLine(_line(one, left, masking), _line(other, right, masking), is_same)
+            for left, right, is_same in shown
+        ]
+    )
     return Comparison(
         first=None if first is None else lines[first],
         compared=compared,

@@ -1,9 +1,9 @@
 """The events of a run on a page: a chunk of them, each with its number, on one line; and one of them whole."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord
@@ -16,7 +16,6 @@ from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
-T = TypeVar("T")
 CHUNK: Final = 200
 """How many events are on a page."""
 
@@ -64,21 +63,23 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
     """Return the chunk with the chosen event, which is shown whole, or the last chunk."""
     after = (min(chosen or count, count) - 1) // CHUNK * CHUNK
     records, damage = await sound_events(store, stream, after, CHUNK)
-    lines: list[Line] = []
-    async for before, record in one_by_one(zip((None, *records), records, strict=False)):
-        lines.append(
-            Line(
-                version=record.version,
-                at=record.at,
-                since="" if before is None else f"+{duration((record.at - before.at) / 1e6)}",
-                type=record.event.TYPE,
-                said=summary_of(stream, masking.masked(record.event)) if masking.shows_values else "",
-                tone=_tone(record.event),
-                actor=record.head.actor if record.head is not None else None,
-                whole=abridged(masking.event(record.event)) if record.version == chosen else None,
-            )
-        )
+    # An event may hold a million values, each of which is looked at for secrets.
+    lines = await asyncio.to_thread(list, _lines(stream, records, masking, chosen))
     return Chunk(lines=lines, first=after + 1, count=count, damage=None if damage is None else str(damage))
+
+
+def _lines(stream: str, records: Sequence[Recorded[Any]], masking: Masking, chosen: int | None) -> Iterator[Line]:
+    for before, record in zip((None, *records), records, strict=False):
+        yield Line(
+            version=record.version,
+            at=record.at,
+            since="" if before is None else f"+{duration((record.at - before.at) / 1e6)}",
+            type=record.event.TYPE,
+            said=summary_of(stream, masking.masked(record.event)) if masking.shows_values else "",
+            tone=_tone(record.event),
+            actor=record.head.actor if record.head is not None else None,
+            whole=abridged(masking.event(record.event)) if record.version == chosen else None,
+        )
 
 
 async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Event] | None:
@@ -97,13 +98,6 @@ async def sound_events(
         return await records_between(store, stream, after, after + limit), None
     except CorruptRecord as error:
         return await records_between(store, stream, after, error.version - 1), error
-
-
-async def one_by_one(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield each item, and let others have the event loop before the next one: an event may be a megabyte of text."""
-    for item in items:
-        yield item
-        await asyncio.sleep(0)
 
 
 def _tone(event: Event) -> str:

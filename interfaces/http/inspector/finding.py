@@ -1,5 +1,6 @@
 """Find in a run: a text in what its events show, masked as everywhere, a part of known size at a time."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.http.inspector.bodies import escaped
-from steptrail.interfaces.http.inspector.events import one_by_one, sound_events
+from steptrail.interfaces.http.inspector.events import sound_events
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -64,17 +65,44 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
         limit = min(_PART, end - last)
         records, damage = await sound_events(store, stream, last, limit)
         passed = last + limit if damage is None else damage.version
-        async for record in one_by_one(records):
-            hit, looked_at = _hit(stream, record, masking, pattern)
-            last, characters = record.version, characters + looked_at
-            hits += [hit] if hit is not None else []
-            if len(hits) == MOST_HITS or characters >= _MOST_CHARACTERS:
-                damage = None  # that is for the next part
-                break
+        room = MOST_HITS - len(hits), _MOST_CHARACTERS - characters
+        # An event may hold a million values, each of which is looked at for secrets.
+        looked_at = await asyncio.to_thread(_looked_at, stream, records, masking, pattern, *room)
+        hits += looked_at.hits
+        characters += looked_at.characters
+        if looked_at.is_full:
+            last, damage = looked_at.last, None  # the damage is for the next part
         else:
             last = passed
     following, said = last + 1 if last < count else None, None if damage is None else str(damage)
     return FoundEvents(hits=hits, first=first, last=last, count=count, next=following, damage=said)
+
+
+class _LookedAt(NamedTuple):
+    """What was found up to event `last`, and whether there is no more room."""
+
+    hits: Sequence[Hit]
+    last: int
+    characters: int
+    is_full: bool
+
+
+def _looked_at(
+    stream: str,
+    records: Sequence[Recorded[Any]],
+    masking: Masking,
+    pattern: re.Pattern[str],
+    most_hits: int,
+    most_characters: int,
+) -> _LookedAt:
+    hits, last, characters = list[Hit](), 0, 0
+    for record in records:
+        hit, looked_at = _hit(stream, record, masking, pattern)
+        last, characters = record.version, characters + looked_at
+        hits += [hit] if hit is not None else []
+        if len(hits) == most_hits or characters >= most_characters:
+            return _LookedAt(hits, last, characters, is_full=True)
+    return _LookedAt(hits, last, characters, is_full=False)
 
 
 def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Pattern[str]) -> tuple[Hit | None, int]:

@@ -1,5 +1,6 @@
 """The pages of one run: why it stands so, its state, what is found in it, one event; and two beside each other."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
@@ -150,6 +152,10 @@ class RunPages(Answering):
         end = head.events.get("finished", 0)
         return head, Side(row.stream, first, end if end >= first else count)
 
+    def _text(self, event: Event, path: str) -> str:
+        value = at_path(self.masking.event(event), path)
+        return value if isinstance(value, str) else pretty(value)
+
     async def body(self, request: "Request", access: Access) -> "Response":
         """Answer with one event, or a part of it, as JSON."""
         row = await self.row(request, access)
@@ -159,8 +165,7 @@ class RunPages(Answering):
             record = await event_at(self.trail.store, row.stream, version)
             if record is None:
                 raise NotThere
-            value = at_path(self.masking.event(record.event), path)
-            text = value if isinstance(value, str) else pretty(value)
+            text = await asyncio.to_thread(self._text, record.event, path)
         except LookupError:
             raise NotThere from None
         except CorruptRecord as error:

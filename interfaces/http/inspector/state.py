@@ -54,11 +54,12 @@ async def state_at(
         earlier = None if before is None else await _data(trail, stream, before)
     except CorruptRecord as error:
         return StateAt(version=at, count=count, shown=None, damage=str(error))
-    changes, is_cut = shown_changes(masking, earlier, data) if earlier is not None else ((), False)
+    # What has changed may be a million values, each of which is looked at for secrets.
+    changes, is_cut = ((), False) if earlier is None else await asyncio.to_thread(shown_changes, masking, earlier, data)
     return StateAt(
         version=at,
         count=count,
-        shown=abridged(masking.value(_last(data)), most=40_000),
+        shown=await asyncio.to_thread(lambda: abridged(masking.value(_last(data)), most=40_000)),
         since=before,
         changes=changes,
         is_cut=is_cut,
