@@ -24,7 +24,13 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 from steptrail.domain.messages import Message, ReasoningPart
 from steptrail.interfaces.http.agui.config import AguiConfig, require_agui
-from steptrail.interfaces.http.agui.conversation import Conversation, has_ended, ids_kept, wire_messages
+from steptrail.interfaces.http.agui.conversation import (
+    Conversation,
+    has_ended,
+    ids_kept,
+    is_of_our_form,
+    wire_messages,
+)
 from steptrail.interfaces.http.agui.ending import ending, questions
 from steptrail.interfaces.http.agui.reply import ReplyShown
 from steptrail.interfaces.http.agui.subagents import SubagentsShown
@@ -82,7 +88,7 @@ class AguiFold:
         self._error: str | None = None
         self._has_begun = False
         self._messages: Sequence[WireMessage] = self._look()
-        self._ids = ids_kept(self._messages, client)
+        self._ids = ids_kept(self._messages, client, state.agent_id)
 
     @property
     def state(self) -> AgentState:
@@ -95,11 +101,14 @@ class AguiFold:
         return self._run_id or self.state.execution_id or self.state.agent_id
 
     def begin(self, *, joins: bool) -> "list[Event]":
-        """Return how the run begins. One that `joins` a session with a past shows that first."""
+        """Return how the run begins. One that `joins` a session with a past shows that first.
+
+        So does one whose client has messages of an erased session of that name: what is said now may need their ids.
+        """
         # Whoever follows for hours does not hold the whole conversation twice more.
         messages, client, self._messages, self._client = self._messages, self._client, (), ()
         events = self._run_started()
-        if joins:
+        if joins or any(is_of_our_form(self.state.agent_id, message.id) for message in client):
             events += self._state_shown(always=True)
             ours = [self._ids.get(message.id, message.id) for message in messages]
             here = [message.id for message in client]
