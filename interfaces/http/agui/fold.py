@@ -87,6 +87,10 @@ class AguiFold:
         self._shown_state: JsonValue = None
         self._error: str | None = None
         self._has_begun = False
+        of_open = f"{reply_id(state.execution_id or '', state.open_step or 0)}:"
+        self._thoughts_held = {
+            each.id: each.content for each in client if each.role == "reasoning" and each.id.startswith(of_open)
+        }
         self._messages: Sequence[WireMessage] = self._look()
         self._ids = ids_kept(self._messages, client, state.agent_id)
 
@@ -254,8 +258,13 @@ class AguiFold:
     def _current_reply(self, step: int | None = None) -> ReplyShown:
         if self._reply is None:
             number = step if step is not None else self.state.open_step or 0
-            shown_as = reply_id(self.state.execution_id or "", number)
-            self._reply = ReplyShown(shown_as, reasoning=self._config.include_reasoning)
+            shown_as, asking = reply_id(self.state.execution_id or "", number), self.state.fold.step
+            self._reply = ReplyShown(
+                shown_as,
+                reasoning=self._config.include_reasoning,
+                attempt=asking.inference_attempt if asking is not None else 1,
+                held=self._thoughts_held,
+            )
         return self._reply
 
     def _taken_back(self) -> "list[Event]":
