@@ -170,7 +170,7 @@ class _Endpoints:
     heartbeat: float
     retry: float
     making: dict[tuple[str, int], asyncio.Future[bytes]] = field(default_factory=dict[tuple[str, int], Any])
-    """What is being made, by the names of sessions and runs and their versions."""
+    """The answers that are being made, by the names and versions of sessions and runs."""
 
     async def events(self, request: "Request") -> "Response":
         """Answer with Server-Sent Events."""

@@ -28,7 +28,6 @@ from steptrail.tools import SubagentTool
 from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, user
 from tests.harness.mischievous_engine import Mischief, MischievousEngine
 from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
-from tests.unit.agui.client import Client
 
 MARK = "hunter2"
 
@@ -66,49 +65,6 @@ async def test_a_message_that_comes_again_is_not_said_again() -> None:
         events = await trail.session("t").events()
         assert len([each for each in events if isinstance(each.event, ExecutionStarted)]) == 2
         assert [message["content"] for message in page.client.said] == ["hello", "One.", "and now?", "Two."]
-
-
-async def test_a_message_that_a_client_was_shown_is_not_said_again_when_it_comes_back_to_look_on() -> None:
-    # As does a tab that was loaded anew, and lost its line before the model had said anything.
-    gate = Gate()
-    agent = gate.agent()
-
-    async def shown(trail: Steptrail) -> list[dict[str, Any]]:
-        messages, _ = wire_messages(await trail.session("t").state(), AguiConfig())
-        return [message.model_dump(mode="json", by_alias=True) for message in messages]
-
-    async with trail_of() as trail, front(trail, agent) as page:
-        running = asyncio.create_task(page.run(user("go")))
-        await gate.entered.wait()
-        await trail.session("t").post(agent, "and this")
-        looking = asyncio.create_task(page.post(*await shown(trail)))  # it waits behind the call that is open
-        gate.open.set()
-        await asyncio.gather(running, looking)
-        ended = await shown(trail)
-        for last in [place for place, message in enumerate(ended, 1) if message["role"] == "user"]:
-            assert (await page.post(*ended[:last])).status_code == 200
-        assert await shown(trail) == ended
-        await page.post(*ended, user("more", "t:said:3"))  # this is none that we have shown
-        assert [each["content"] for each in await shown(trail) if each["role"] == "user"] == ["go", "and this", "more"]
-
-
-@pytest.mark.parametrize("is_loaded_anew", [False, True])
-async def test_a_page_that_has_the_messages_of_an_erased_thread_mixes_none_of_them_with_the_new_one(
-    is_loaded_anew: bool,
-) -> None:
-    client = Client()
-    async with trail_of() as trail, front(trail, agent_of(["One."]).build()) as page:
-        await page.run(user("hello"))
-        tab = Front(page.http, client if is_loaded_anew else page.client)
-        await tab.run()
-        client = tab.client
-    async with trail_of() as trail, front(trail, agent_of(["Two.", "Three."]).build()) as page:
-        tab = Front(page.http, client)
-        await tab.run(user("again", "m2"))
-        await tab.run(user("and again", "m3"))
-        stored = wire_messages(await trail.session("t").state(), AguiConfig())[0]
-        assert [each["content"] for each in client.said] == [message.content for message in stored]
-        assert [each["content"] for each in client.said] == ["hello", "One.", "again", "Two.", "and again", "Three."]
 
 
 async def test_a_message_without_an_id_is_refused_since_the_next_one_would_not_be_said() -> None:
