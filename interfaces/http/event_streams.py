@@ -14,13 +14,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
@@ -169,6 +169,8 @@ class _Endpoints:
     origins: frozenset[str]
     heartbeat: float
     retry: float
+    making: dict[tuple[str, int], asyncio.Future[bytes]] = field(default_factory=dict[tuple[str, int], Any])
+    """The answers that are being made, by the names and versions of sessions and runs."""
 
     async def events(self, request: "Request") -> "Response":
         """Answer with Server-Sent Events."""
@@ -193,19 +195,39 @@ class _Endpoints:
 
     async def conversation(self, request: "Request") -> "Response":
         """Answer with the stored conversation."""
-        session = await self._admitted(request)
-        with _refusing():
-            state = await self.trail.session(session).state()
-        return await _whole(lambda: ui_conversation(state, self.ui))
+        session, version = await self._admitted(request)
+
+        async def read() -> Callable[[], UiModel]:
+            return partial(ui_conversation, await self.trail.session(session).state(), self.ui)
+
+        return await self._whole(session, version, read)
 
     async def run(self, request: "Request") -> "Response":
         """Answer with the stored run of a workflow."""
         from steptrail.projections.ui.flow import ui_flow
 
-        flow = self.trail.flow(id_of(await self._admitted(request)))
+        name, version = await self._admitted(request)
+        flow = self.trail.flow(id_of(name))
+
+        async def read() -> Callable[[], UiModel]:
+            return partial(ui_flow, flow.id, await flow.history(), self.ui)
+
+        return await self._whole(name, version, read)
+
+    async def _whole(self, name: str, version: int, read: Callable[[], Awaitable[Callable[[], UiModel]]]) -> "Response":
+        """Answer with all of a session or a run, made once for all who ask for this version while it is being made."""
+        from starlette.responses import Response
+
+        async def made() -> bytes:
+            model = await read()
+            return await asyncio.to_thread(lambda: model().to_json())  # of a long one this may take seconds
+
+        if (making := self.making.get((name, version))) is None:
+            making = self.making[name, version] = asyncio.ensure_future(made())
+            making.add_done_callback(lambda _: self.making.pop((name, version)))
         with _refusing():
-            history = await flow.history()
-        return await _whole(lambda: ui_flow(flow.id, history, self.ui))
+            body = await asyncio.shield(making)
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def _sent(self, messages: SessionMessages, end: End) -> "AsyncGenerator[ServerSentEvent]":
         from sse_starlette import ServerSentEvent
@@ -226,15 +248,15 @@ class _Endpoints:
 
     async def _messages(self, connection: "HTTPConnection") -> SessionMessages:
         """Return what is asked for. A browser that comes again has the address of its first time and a newer header."""
-        session = await self._admitted(connection)
+        session, _ = await self._admitted(connection)
         after = connection.headers.get("last-event-id") or connection.query_params.get("after")
         try:
             return SessionMessages(self.trail, session, self.config, after=place_after(after) if after else (0, 0))
         except ConfigurationError:
             raise _Refused(HTTPStatus.BAD_REQUEST) from None
 
-    async def _admitted(self, connection: "HTTPConnection") -> str:
-        """Return the name of a session or run that the client may see."""
+    async def _admitted(self, connection: "HTTPConnection") -> tuple[str, int]:
+        """Return the name of a session or run that the client may see, and its version."""
         of_flow = connection.path_params.get("flow")
         try:
             checked = checked_session_id(of_flow or connection.path_params["session"])
@@ -247,10 +269,11 @@ class _Endpoints:
             raise _Refused(HTTPStatus.FORBIDDEN)
         with _refusing():
             store = self.trail.store
-            is_there = await store.version(stream) and await store.erasure(stream) is None
+            version = await store.version(stream)
+            is_there = version and await store.erasure(stream) is None
         if not is_there:
             raise _Refused(HTTPStatus.NOT_FOUND)
-        return session
+        return session, version
 
     async def _answer(self, connection: "HTTPConnection", session: str) -> object:
         """Return what `authorize` says. An `HTTPException` that it raises is the answer to the client."""
@@ -285,14 +308,6 @@ def _no(request: "Request", refused: Exception) -> "Response":
     del request
     status = cast("_Refused", refused).status
     return JSONResponse({"error": status.phrase.lower()}, status_code=status)
-
-
-async def _whole(made: Callable[[], UiModel]) -> "Response":
-    """Answer with all of a session or a run. That of a long one is made in a thread: it may take seconds."""
-    from starlette.responses import Response
-
-    body = await asyncio.to_thread(lambda: made().to_json())
-    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[BroadcastEnvelope]:

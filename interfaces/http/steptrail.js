@@ -149,7 +149,7 @@ class Followed {
   _connected = false;
   _closed = false;
   #refusals = 0;
-  /** How long the server asks us to stay away. */
+  /** How long the last answer asks us to stay away. */
   #awayMs = 0;
   #fetching = false;
   #again = false;
@@ -251,6 +251,7 @@ class Followed {
 
   /** @returns {Promise<boolean>} whether that is all that there is to know for now */
   async #fetched() {
+    this.#awayMs = 0;
     try {
       const answer = await this.#ask(`${this.url}/${this.what}`, AbortSignal.timeout(this.silenceMs));
       // Who is asked too often by all has not shut us out: a line that is open stays.
@@ -292,7 +293,7 @@ class Followed {
   #welcomed() {
     this._refused = null;
     this._missing = false;
-    this.#refusals = this.#awayMs = 0;
+    this.#refusals = 0;
   }
 
   /** @param {string | null} why */

@@ -67,30 +67,6 @@ async def test_a_message_that_comes_again_is_not_said_again() -> None:
         assert [message["content"] for message in page.client.said] == ["hello", "One.", "and now?", "Two."]
 
 
-async def test_a_message_that_a_client_was_shown_is_not_said_again_when_it_comes_back_to_look_on() -> None:
-    # As does a tab that was loaded anew, and lost its line before the model had said anything.
-    gate = Gate()
-    agent = gate.agent()
-
-    async def shown(trail: Steptrail) -> list[dict[str, Any]]:
-        messages, _ = wire_messages(await trail.session("t").state(), AguiConfig())
-        return [message.model_dump(mode="json", by_alias=True) for message in messages]
-
-    async with trail_of() as trail, front(trail, agent) as page:
-        running = asyncio.create_task(page.run(user("go")))
-        await gate.entered.wait()
-        await trail.session("t").post(agent, "and this")
-        looking = asyncio.create_task(page.post(*await shown(trail)))  # it waits behind the call that is open
-        gate.open.set()
-        await asyncio.gather(running, looking)
-        ended = await shown(trail)
-        for last in [place for place, message in enumerate(ended, 1) if message["role"] == "user"]:
-            assert (await page.post(*ended[:last])).status_code == 200
-        assert await shown(trail) == ended
-        await page.post(*ended, user("more", "t:said:3"))  # this is none that we have shown
-        assert [each["content"] for each in await shown(trail) if each["role"] == "user"] == ["go", "and this", "more"]
-
-
 async def test_a_message_without_an_id_is_refused_since_the_next_one_would_not_be_said() -> None:
     async with trail_of() as trail, front(trail, agent_of(["done", "done again"]).build()) as page:
         assert "needs an id" in await page.refused(422, user("go", ""))

@@ -111,13 +111,17 @@ def test_a_server_that_says_when_to_come_again_is_left_in_peace_until_then(statu
     said = played(f"""
       const headers = [{{ "retry-after": "20" }}, {{ "retry-after": "Wed, 21 Oct 2015 07:28:00 GMT" }}];
       const busy = () => new Response("", {{ status: {status}, headers: headers.shift() }});
-      follow({{ fetch: answering(() => (headers.length ? busy() : open())) }});
-      await settled();
-      lines.at(-1).close();
+      const answered = answering(() => (headers.length ? busy() : open()));
+      let isDown = 0;
+      const fetch = async (address) => {{
+        if (headers.length === 1 && isDown++ === 0) throw new TypeError("the line is down");
+        return answered(address);
+      }};
+      follow({{ fetch }});
       await settled();
       const said = {{ waits }};
     """)
-    assert said == {"waits": [22_000, 4000, 1000]}
+    assert said == {"waits": [22_000, 2000, 4000]}
 
 
 def test_a_fetch_that_is_one_too_many_ends_no_line_that_is_open() -> None:

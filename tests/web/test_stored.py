@@ -1,5 +1,7 @@
 """The stored conversation and the stored run, when the store cannot be read or has them no more."""
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,49 @@ async def test_what_is_shown_is_made_while_the_loop_goes_on(
     async with Steptrail.open(url) as trail:
         status, shown = await fetched(trail, path)
     assert (status, shown["status"]) == (200, "completed")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_what_many_pages_ask_for_at_once_is_made_once_and_comes_to_those_that_stay(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    made, going_on = list[str](), threading.Event()
+
+    def counted(make: Any) -> Any:
+        def making(*given: Any) -> Any:
+            made.append(path)
+            assert going_on.wait(60)
+            return make(*given)
+
+        return making
+
+    monkeypatch.setattr("steptrail.interfaces.http.event_streams.ui_conversation", counted(ui_conversation))
+    monkeypatch.setattr("steptrail.projections.ui.flow.ui_flow", counted(ui_flow))
+    async with Steptrail.open(url) as trail:
+        let_in, looked = 0, trail.store.erasure
+
+        async def counting(stream: str) -> Any:
+            nonlocal let_in
+            found = await looked(stream)
+            let_in += 1  # and before anybody else has a turn this one asks for what it came for
+            return found
+
+        monkeypatch.setattr(trail.store, "erasure", counting)
+        transport = httpx.ASGITransport(event_stream(trail, authorize=lambda _, __: True))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            pages = [asyncio.create_task(client.get(path)) for _ in range(10)]
+            while let_in < 10 or not made:
+                await asyncio.sleep(0)
+            pages[0].cancel()
+            going_on.set()
+            answers = await asyncio.gather(*pages[1:])
+            assert {answer.status_code for answer in answers} == {200}
+            assert len({answer.content for answer in answers}) == 1
+            assert len(made) == 1
+            assert (await client.get(path)).json() == answers[0].json()
+            assert len(made) == 2  # nothing is kept
 
 
 @pytest.mark.parametrize("path", [*PATHS, *EVENTS])

@@ -76,9 +76,9 @@ async def test_a_server_that_hangs_up_before_it_tells_us_leaves_no_traceback() -
 
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await trail.run(agent_with(), "Where is the tea?", session="told")
-        app = event_stream(trail, authorize=lambda *_: True)
-        where = {"type": "websocket", "path": "/sessions/told/events", "query_string": b"", "subprotocols": []}
-        await app({**where, "headers": []}, receive, send)
+        app = event_stream(trail, authorize=lambda _, __: True)
+        where = {"type": "websocket", "path": "/sessions/told/events", "query_string": b""}
+        await app({**where, "headers": [], "subprotocols": []}, receive, send)
     assert sent == ["websocket.accept", "websocket.send"]
 
 

@@ -20,7 +20,7 @@ class AguiConfig:
     """How much of a run leaves the process.
 
     `state` makes what `STATE_SNAPSHOT` carries of the session, its metadata unless you say otherwise; it is looked
-    at again after each step, when the metadata changes and at the end, and may be called in a thread. Calls of the tools
+    at again after each step, when the metadata changes and at the end, and may be called in a thread. Calls of tools in
     `hidden_arguments`, or with `include_tool_args=False` of all of them, are told without their arguments, also where a
     refusal would quote them. `include_reasoning` tells what a model shows of its reasoning. `include_errors` puts the
     message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool. Raises

@@ -136,17 +136,24 @@ def is_shown(state: AgentState, message_id: str) -> bool:
     return message_id in (said_id(state.agent_id, ordinal) for ordinal in range(1, said + 1))
 
 
-def ids_kept(ours: "Sequence[WireMessage]", theirs: "Sequence[WireMessage]") -> Mapping[str, str]:
+def is_of_our_form(session: str, message_id: str) -> bool:
+    """Tell whether an id is one that a message of the session has, or may have one day."""
+    return message_id.startswith(f"{session}:")
+
+
+def ids_kept(ours: "Sequence[WireMessage]", theirs: "Sequence[WireMessage]", session: str) -> Mapping[str, str]:
     """Return the ids that a client has given to messages of ours: those that say the same at the same place.
 
-    A client that were sent its own message under another id would move it to the end.
+    A client that were sent its own message under another id would move it to the end. An id of our form that is not
+    ours is that of a session of this name which was erased: a later message of ours may need it.
     """
     known = [message for message in theirs if message.role in _SHOWN_BY_BOTH]
     kept: dict[str, str] = {}
     for our, their in zip(ours, known, strict=False):
         if _said_in(our) != _said_in(their):
             break
-        kept[our.id] = their.id
+        if not is_of_our_form(session, their.id):
+            kept[our.id] = their.id
     return kept
 
 

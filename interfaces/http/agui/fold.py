@@ -24,7 +24,13 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 from steptrail.domain.messages import Message, ReasoningPart
 from steptrail.interfaces.http.agui.config import AguiConfig, require_agui
-from steptrail.interfaces.http.agui.conversation import Conversation, has_ended, ids_kept, wire_messages
+from steptrail.interfaces.http.agui.conversation import (
+    Conversation,
+    has_ended,
+    ids_kept,
+    is_of_our_form,
+    wire_messages,
+)
 from steptrail.interfaces.http.agui.ending import ending, questions
 from steptrail.interfaces.http.agui.reply import ReplyShown
 from steptrail.interfaces.http.agui.subagents import SubagentsShown
@@ -81,8 +87,12 @@ class AguiFold:
         self._shown_state: JsonValue = None
         self._error: str | None = None
         self._has_begun = False
+        of_open = f"{reply_id(state.execution_id or '', state.open_step or 0)}:"
+        self._thoughts_held = {
+            each.id: each.content for each in client if each.role == "reasoning" and each.id.startswith(of_open)
+        }
         self._messages: Sequence[WireMessage] = self._look()
-        self._ids = ids_kept(self._messages, client)
+        self._ids = ids_kept(self._messages, client, state.agent_id)
 
     @property
     def state(self) -> AgentState:
@@ -95,11 +105,14 @@ class AguiFold:
         return self._run_id or self.state.execution_id or self.state.agent_id
 
     def begin(self, *, joins: bool) -> "list[Event]":
-        """Return how the run begins. One that `joins` a session with a past shows that first."""
+        """Return how the run begins. One that `joins` a session with a past shows that first.
+
+        So does one whose client has messages of an erased session of that name: what is said now may need their ids.
+        """
         # Whoever follows for hours does not hold the whole conversation twice more.
         messages, client, self._messages, self._client = self._messages, self._client, (), ()
         events = self._run_started()
-        if joins:
+        if joins or any(is_of_our_form(self.state.agent_id, message.id) for message in client):
             events += self._state_shown(always=True)
             ours = [self._ids.get(message.id, message.id) for message in messages]
             here = [message.id for message in client]
@@ -245,8 +258,13 @@ class AguiFold:
     def _current_reply(self, step: int | None = None) -> ReplyShown:
         if self._reply is None:
             number = step if step is not None else self.state.open_step or 0
-            shown_as = reply_id(self.state.execution_id or "", number)
-            self._reply = ReplyShown(shown_as, reasoning=self._config.include_reasoning)
+            shown_as, asking = reply_id(self.state.execution_id or "", number), self.state.fold.step
+            self._reply = ReplyShown(
+                shown_as,
+                reasoning=self._config.include_reasoning,
+                attempt=asking.inference_attempt if asking is not None else 1,
+                held=self._thoughts_held,
+            )
         return self._reply
 
     def _taken_back(self) -> "list[Event]":

@@ -4,6 +4,8 @@ Pieces are shown as they come. When the whole is stored, only what has not been 
 off is closed, and its caller takes it back.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from steptrail.domain.live import DeltaKind
@@ -13,10 +15,17 @@ if TYPE_CHECKING:
 
 
 class ReplyShown:
-    """The text of the reply `message_id` that has been shown. With `reasoning` also the thoughts before it."""
+    """The text of the reply `message_id` that has been shown. With `reasoning` also the thoughts before it.
 
-    def __init__(self, message_id: str, *, reasoning: bool) -> None:
+    A client keeps thoughts whatever becomes of the reply, and adds to what it has under an id. So those of each try
+    have ids of their own, and of what the client has `held` since an earlier look only the rest is told.
+    """
+
+    def __init__(
+        self, message_id: str, *, reasoning: bool, attempt: int = 1, held: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.message_id, self._reasoning = message_id, reasoning
+        self._attempt, self._held, self._rest_held = attempt, held, ""
         # As pieces: a text that each of them is added to would be copied for each of them.
         self._text, self._thought, self._thoughts = list[str](), list[str](), 0
         self._is_thinking, self._has_hole = False, False
@@ -39,7 +48,9 @@ class ReplyShown:
         if kind == "reasoning":
             begun = self._thinking()
             self._thought.append(text)
-            return [*begun, ReasoningMessageContentEvent(message_id=self._thought_id, delta=text)]
+            held, self._rest_held = self._rest_held, self._rest_held[len(text) :]
+            new = text[len(held) :]
+            return [*begun, *([ReasoningMessageContentEvent(message_id=self._thought_id, delta=new)] if new else [])]
         events = self._thought_out()
         if not self._text:
             events.append(TextMessageStartEvent(message_id=self.message_id, role="assistant"))
@@ -69,7 +80,7 @@ class ReplyShown:
 
     @property
     def _thought_id(self) -> str:
-        return f"{self.message_id}:reasoning:{self._thoughts}"
+        return f"{self.message_id}:reasoning:{self._attempt}:{self._thoughts}"
 
     def _thinking(self) -> "list[Event]":
         from ag_ui.core import ReasoningMessageStartEvent, ReasoningStartEvent
@@ -77,6 +88,7 @@ class ReplyShown:
         if self._is_thinking:
             return []
         self._thoughts, self._is_thinking = self._thoughts + 1, True
+        self._rest_held = self._held.get(self._thought_id, "")
         return [
             ReasoningStartEvent(message_id=self._thought_id),
             ReasoningMessageStartEvent(message_id=self._thought_id),

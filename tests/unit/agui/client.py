@@ -52,6 +52,8 @@ class Client:
     messages: list[Message] = field(default_factory=list[Message])
     state: Any = None
     seen: list[Event] = field(default_factory=list[Event])
+    thoughts: dict[str, str] = field(default_factory=dict[str, str])
+    """What the model thought, by the ids of the messages, which no snapshot takes away."""
     _open: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _subagents: set[str] = field(default_factory=set[str])
     _runs: bool = False
@@ -116,8 +118,10 @@ class Client:
             case ReasoningMessageStartEvent():
                 self._need(("span", event.message_id) in self._open, event)
                 self._begin("reasoning", event.message_id, event)
+                self.thoughts.setdefault(event.message_id, "")
             case ReasoningMessageContentEvent():
                 self._need(("reasoning", event.message_id) in self._open, event)
+                self.thoughts[event.message_id] += event.delta
             case ReasoningMessageEndEvent():
                 self._end("reasoning", event.message_id, event)
             case StateSnapshotEvent():

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from ag_ui.core import Event, RunFinishedEvent, TextMessageContentEvent
+from ag_ui.core import Event, ReasoningMessage, RunFinishedEvent, TextMessageContentEvent
 
 from steptrail import AgentBuilder
 from steptrail.agui import AguiConfig, AguiFold
@@ -209,3 +209,30 @@ async def test_a_client_ends_with_the_state_of_a_run_that_has_ended() -> None:
     client, types = await told([RuntimeError("gone")], config=config)
     assert client.state == {"status": "failed"}
     assert types[-2:] == ["STATE_SNAPSHOT", "RUN_ERROR"]
+
+
+async def test_thoughts_are_told_once_to_a_client_that_comes_back_and_apart_for_each_try() -> None:
+    records = (await run(agent_of(["It rains."]).build())).records
+    asked = next(place for place, record in enumerate(records) if isinstance(record.event, InferenceStarted))
+    state = evolve_all(initial("s"), records[: asked + 1])
+    config, client = AguiConfig(include_reasoning=True), Client()
+
+    def look(attempt: int, *pieces: str) -> AguiFold:
+        assert state.fold.step is not None
+        state.fold.step.inference_attempt = attempt
+        held = [ReasoningMessage(id=message_id, content=text) for message_id, text in client.thoughts.items()]
+        fold = AguiFold(state, run_id="r", config=config, client=held)
+        client.take_all(fold.begin(joins=True))
+        for piece in pieces:
+            update = ReplyDelta(
+                session_id="s", execution_id="s:1", step=1, attempt=attempt, kind="reasoning", text=piece
+            )
+            client.take_all(fold.show(update))
+        return fold
+
+    client.take_all(look(1, "Does ", "it ").fail("cut off", "cut"))
+    client.take_all(look(1, "Does it ", "rain?").fail("cut off", "cut"))
+    assert list(client.thoughts.values()) == ["Does it rain?"]
+    client.take_all(look(2, "Do", "gs").fail("cut off", "cut"))
+    client.take_all(look(2, "D", "ogs").fail("cut off", "cut"))
+    assert list(client.thoughts.values()) == ["Does it rain?", "Dogs"]
