@@ -5,9 +5,10 @@ So nothing that ends in there can wait for anything, unless it lets nobody cance
 
 import asyncio
 import threading
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 import anyio
+import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.kernel.log_page import LogEntry
@@ -69,3 +70,22 @@ async def test_read_models_that_were_kept_going_in_a_scope_are_at_rest_when_it_i
         is_at_work = [task for task in asyncio.all_tasks() if task.get_name() == f"steptrail-{held.name}"]
         held.may_go.set()
         assert not is_at_work
+
+
+async def in_fleet(trail: Steptrail) -> Sequence[str]:
+    status = await trail.fleet()
+    assert status is not None
+    return [each.worker for each in status.workers]
+
+
+@pytest.mark.slow("asks a server")
+async def test_a_worker_that_is_woken_says_farewell_where_its_scope_is_cancelled(postgres_store_url: str) -> None:
+    """It stood in the fleet as one that works, and took wakes for a while after its block."""
+    agent = AgentBuilder("a").with_model(ScriptedModel([])).build()
+    async with Steptrail.open(postgres_store_url, engine="procrastinate") as trail:
+        with anyio.CancelScope() as scope:
+            async with trail.work(agent):
+                while not await in_fleet(trail):
+                    await asyncio.sleep(0.01)
+                scope.cancel()
+        assert not await in_fleet(trail)
