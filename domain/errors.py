@@ -77,6 +77,16 @@ def shown(text: str) -> str:
 class SteptrailError(Exception):
     """Base of everything Steptrail raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be pickled by what it says and keeps. `__init__` takes other things, of which it puts that together."""
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[SteptrailError], said: tuple[object, ...]) -> SteptrailError:
+    error = kind.__new__(kind)
+    error.args = said
+    return error
+
 
 class ConfigurationError(SteptrailError):
     """An agent, tool, hook, limit or policy was put together wrongly."""

@@ -41,6 +41,7 @@ from steptrail.infrastructure.views.turns import Turns
 from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import Seldom
@@ -316,7 +317,9 @@ class Views:
             for task in tasks:
                 task.cancel()
             # A batch that a silent server does not take is left behind, and given up when all is closed.
-            await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=_FAREWELL_SECONDS)
+            ended = asyncio.gather(*tasks, return_exceptions=True)
+            if (cancelled := await wait_through(ended, timeout=_FAREWELL_SECONDS)) is not None:
+                raise cancelled
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Protocol, Self
 
+from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.hands import Hands
 
@@ -72,7 +73,7 @@ class Worker(AbstractAsyncContextManager["Worker"]):
             try:
                 await self._hands.cut_off()
             finally:
-                await self._hearing.end()
+                await close_all([self._hearing.end])
 
     async def __aenter__(self) -> Self:
         """Begin to carry on what is due, and return self."""

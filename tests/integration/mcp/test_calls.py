@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import anyio
 import pytest
 
 from steptrail import ToolEffect
@@ -42,6 +43,14 @@ async def test_every_page_of_the_list_is_taken_and_the_schema_is_the_servers(sho
         "title": "stockArguments",
     }
     assert tools["stock"].spec.description == "Count what is left of an item."
+
+
+async def test_a_server_that_was_entered_in_a_scope_has_ended_when_that_was_cancelled_and_is_left(shop: Shop) -> None:
+    """anyio cancels again at each turn, and its process ran on beside what came next."""
+    with anyio.CancelScope() as scope:
+        async with shop.server():
+            scope.cancel()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("steptrail-mcp")]
 
 
 async def test_structured_content_is_the_result(shop: Shop) -> None:
