@@ -154,8 +154,9 @@ class ErasureRefused(CommandRejected):
 class StoredContextInvalid(SteptrailError):
     """A stored context does not fit the type any more, because the type has changed. The error names the fields."""
 
-    def __init__(self, type_name: str, why: str) -> None:
-        super().__init__(f"the stored context does not fit {type_name}: {why}; `resume(context=…)` replaces it")
+    def __init__(self, type_name: str, why: str, *, is_open: bool = True) -> None:
+        instead = "a `context` that is given to `resume`" if is_open else "another `context` that is given with this"
+        super().__init__(f"the stored context does not fit {type_name}: {why}; {instead} replaces it")
         self.type_name = type_name
 
 

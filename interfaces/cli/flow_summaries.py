@@ -6,7 +6,7 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import because, clock_time, settled_or, words_of
+from steptrail.interfaces.cli.summaries import because, changed_by, clock_time, settled_or, words_of
 from steptrail.projections.rendering import many
 
 _CUT = 100
@@ -37,8 +37,7 @@ def _said(event: stored.FlowEvent) -> str:
         case stored.FlowStarted(execution_id=name, by=by):
             return f"{name}{f', by {by}' if by != 'user' else ''}: {result_text(event.input)}"
         case stored.FlowResumed(segment=segment, worker=worker, ended_by=ended_by, changes=changes):
-            other = f", changed: {', '.join(changes)}" if changes else ""
-            return f"segment {segment} on {worker}, after {ended_by.value}{other}"
+            return f"segment {segment} on {worker}, after {ended_by.value}{changed_by(changes)}"
         case stored.FlowRetried(execution_id=name, visits=visits, by=by, reason=reason):
             return f"{name}: {many(len(visits), 'visit')} again, by {by}{because(reason)}"
         case stored.LimitReached(node=node):

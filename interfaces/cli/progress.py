@@ -13,7 +13,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import how_it_stopped
+from steptrail.interfaces.cli.summaries import changed_by, how_it_stopped
 from steptrail.projections.rendering import why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
@@ -90,8 +90,8 @@ class Progress:
                 return (f"waiting for somebody to say what {self._name(position)} did",)
             case stored.WaitStarted(kind="resources", problem=problem):
                 return (f"waiting: its resources could not be opened ({problem})",)
-            case stored.ExecutionResumed(ended_by=ended_by, segment=segment):
-                return (f"resumed after {ended_by.value} (segment {segment})",)
+            case stored.ExecutionResumed(ended_by=ended_by, segment=segment, changes=changes):
+                return (f"resumed after {ended_by.value} (segment {segment}){changed_by(changes)}",)
             case stored.ExecutionPaused(by=by, reason=reason):
                 return (f"paused by {by}{f': {reason}' if reason else ''}",)
             case stored.ExecutionFinished(status=status, stop_reason=reason, answered=answered):

@@ -1,5 +1,6 @@
 """One event on one line, for `tail` and `show --events`."""
 
+from collections.abc import Sequence
 from math import floor, log10
 from typing import Protocol
 
@@ -94,7 +95,7 @@ def words_of(event: stored.AgentEvent) -> str:
             return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
         case stored.ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
             other = ", with another context" if context is not None else ""
-            return f"segment {segment} on {worker}, after {ended_by.value}{other}"
+            return f"segment {segment} on {worker}, after {ended_by.value}{other}{changed_by(event.changes)}"
         case stored.ExecutionPaused() | stored.StopRequested() | stored.PauseRequested() | stored.PauseLifted():
             return f"{event.by}{because(event.reason)}"
         case stored.StepStarted(number=number):
@@ -167,6 +168,11 @@ def words_of(event: stored.AgentEvent) -> str:
             return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"
         case stored.WaitEnded(reason=reason, by=by):
             return f"{reason}{f' by {by}' if by else ''}{because(event.settled_reason)}"
+
+
+def changed_by(changes: Sequence[str]) -> str:
+    """Return what is different in the code that goes on, as the end of a line; nothing when nothing is."""
+    return f", changed: {', '.join(changes)}" if changes else ""
 
 
 def because(reason: str | None) -> str:

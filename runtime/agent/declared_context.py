@@ -42,7 +42,7 @@ class DeclaredContext(Generic[ContextT]):
             why = "nothing was said of this run" if stored is None else self._type.why_not(error)
             if stored is None and not is_open:
                 raise ConfigurationError(f"{why}: give a {self._type.name} as `context`") from None
-            raise StoredContextInvalid(self._type.name, why) from error
+            raise StoredContextInvalid(self._type.name, why, is_open=is_open) from error
 
     def is_same_as(self, other: "DeclaredContext[Any] | None") -> bool:
         """Tell whether both are of one type."""

@@ -224,6 +224,13 @@ def test_given_a_changed_agent_when_resumed_strictly_then_it_refuses(cli: Cli) -
     assert refused.err.startswith("steptrail: cannot resume session 'p': the agent is not the recorded one: name")
 
 
+def test_given_a_changed_agent_when_resumed_then_what_is_different_is_said(cli: Cli) -> None:
+    cli("run", "agents.py:asking", "pay", "--id", "p")
+    assert cli("approve", "p", "p:1:1:0", "--by", "ana").code == 0
+    assert "resumed after wait (segment 2), changed: name" in cli("resume", "agents.py:steps", "p").lines
+    assert any(line.endswith("after wait, changed: name") for line in cli("show", "p", "--events").lines)
+
+
 def test_given_a_run_then_the_reference_is_recorded_and_suggested(cli: Cli) -> None:
     cli("run", "agents.py:limited", "hi", "--id", "s1")
     assert cli("show", "s1", "--json").json["locator"] == "agents.py:limited"

@@ -66,9 +66,21 @@ async def test_a_message_that_nobody_could_answer_is_not_stored(before: type[Old
     async with trail_of() as trail:
         session = trail.session("s")
         await trail.run(clerk(before), "Pay.", session="s", context=CONTEXTS[before])
-        with pytest.raises(StoredContextInvalid):
+        with pytest.raises(StoredContextInvalid, match="a `context` that is given to `resume` replaces it"):
             await session.send(clerk(New), "At once.")
         assert not [each for each in await session.events() if isinstance(each.event, MessagesAppended)]
+
+
+async def test_what_is_said_next_with_another_context_replaces_that_of_a_run_that_is_over() -> None:
+    async with trail_of() as trail:
+        session = trail.session("s")
+        await trail.run(clerk(Old), "Pay.", session="s", context=CONTEXTS[Old])
+        await session.stop(by="ana")
+        for asked in (session.send(clerk(New), "Again."), session.retry(clerk(New))):
+            with pytest.raises(StoredContextInvalid, match="region: Field required; another `context` that is given"):
+                await asked
+        again = await session.send(clerk(New), "Again.", context=CONTEXTS[New])
+        assert again.state.context == {"tenant": "acme", "region": "eu"}
 
 
 @pytest.mark.parametrize("above", ["agent", "flow"])
