@@ -57,12 +57,11 @@ def pass_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[None]]:
     params=[
         "sqlite",
         "sqlite, woken by mischief",
-        pytest.param("postgres", marks=pytest.mark.slow("asks a server")),
         pytest.param("postgres, woken by procrastinate", marks=pytest.mark.slow("asks a server")),
     ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A store of each kind, with workers that look and workers that are woken."""
+    """A store of each kind, with workers that look and workers that are woken. Those that are woken look as well."""
     store, _, engine = str(request.param).partition(", woken by ")
     url = (
         f"sqlite:///{tmp_path / 'runs.db'}" if store == "sqlite" else str(request.getfixturevalue("postgres_store_url"))

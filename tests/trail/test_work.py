@@ -153,7 +153,7 @@ async def test_no_more_run_at_once_than_are_allowed(place: Place, desk: Desk) ->
 
 @pytest.mark.acceptance("9.2-1")
 async def test_two_workers_share_the_work_and_no_session_has_two_owners(place: Place, desk: Desk) -> None:
-    names = [f"s{number}" for number in range(20)]
+    names = [f"s{number}" for number in range(12)]
     await left_by_a_crash(place.url, desk.agent(), *names)
     async with place.opened() as trail, place.opened() as other:
         async with trail.work(desk.agent(), concurrency=3), other.work(desk.agent(), concurrency=3):

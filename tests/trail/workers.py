@@ -13,7 +13,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
-from tests.runner.kit import Crash, agent_of, crash_at
+from tests.runner.kit import Crash, agent_of
 
 PATIENCE = 30.0
 
@@ -54,8 +54,13 @@ class Desk:
 
 
 async def left_by_a_crash(url: str, agent: Agent, *sessions: str) -> None:
-    for session in sessions:
-        async with Steptrail(Environment(store=open_store(url), reach=crash_at("before-inference"))) as dying:
+    def reach(point: str) -> None:
+        if point == "before-inference":
+            raise Crash(point)
+
+    # One process: opening a store on a server takes longer than all else that is done here.
+    async with Steptrail(Environment(store=open_store(url), reach=reach)) as dying:
+        for session in sessions:
             with pytest.raises(Crash):
                 await dying.run(agent, "go", session=session)
 
@@ -71,7 +76,8 @@ async def ended(trail: Steptrail, *sessions: str) -> None:
     async with asyncio.timeout(PATIENCE):
         for session in sessions:
             while (await trail.handle(session).state()).status is not ExecutionStatus.COMPLETED:
-                await asyncio.sleep(0.01)
+                # Each look folds the session, and a server is asked for it.
+                await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """What the real SDK raises over real HTTP, as it is recorded."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -152,11 +153,16 @@ async def test_a_slow_reply_inside_the_timeout_is_a_reply(server: ModelServer) -
     assert (await ask(server.url)).text == "at last"
 
 
-async def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials(
-    server: ModelServer,
-) -> None:
-    with ModelServer([]) as server:
-        address = server.url.removeprefix("http://")
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The host and port of a socket that does not listen: nobody answers there, and nobody else gets it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+async def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials(nobody: str) -> None:
+    address = f"{nobody}/v1"
     with pytest.raises(ModelUnreachable) as caught:
         await ask(f"http://ana:s3cret@{address}")
     info = capture(caught.value, default=ErrorType.UNKNOWN, now=NOW)
@@ -175,11 +181,8 @@ async def test_nobody_listening_is_told_with_the_address_and_without_what_it_hol
         ("/openai/deployments/gpt-4o-2024-08-06", "/openai/deployments/gpt-4o-2024-08-06"),
     ],
 )
-async def test_a_key_in_the_path_or_the_query_of_an_address_is_in_no_error(
-    server: ModelServer, path: str, shown: str
-) -> None:
-    with ModelServer([]) as gone:
-        address = gone.url.removesuffix("/v1")
+async def test_a_key_in_the_path_or_the_query_of_an_address_is_in_no_error(nobody: str, path: str, shown: str) -> None:
+    address = f"http://{nobody}"
     with pytest.raises(ModelUnreachable, match="gave no answer") as caught:
         await ask(address + path)
     assert f" at {address}{shown} gave no answer" in str(caught.value)
