@@ -276,8 +276,7 @@ class _Digest:
             self._hash, self._known = hashlib.sha256(), 0
         if self._known == count:
             return
-        for line in _encoded(messages, self._known):
-            self._hash.update(line)
+        self._hash.update(b"".join(_encoded(messages, self._known)))
         self._known, self._last = count, messages[-1]
 
     def _output(self, output: OutputSpec) -> bytes:

@@ -13,6 +13,7 @@ import logging
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.errors import StoreError
@@ -131,6 +132,9 @@ class Unpacked:
         self._state = state
 
     def __iter__(self) -> Iterator[bytes]:
+        return chain.from_iterable(self._pieces())
+
+    def _pieces(self) -> Iterator[list[bytes]]:
         state, text = self._state, zlib.decompressobj(_BARE)
         blank = state.index(b" ")
         left = int(state[:blank])
@@ -144,9 +148,9 @@ class Unpacked:
             end, *lines = piece.split(b"\n")
             begun.append(end)
             if lines:
-                yield b"".join(begun)
-                begun = [lines.pop()]
-                yield from lines
+                whole = [b"".join(begun), *lines]
+                begun = [whole.pop()]
+                yield whole
         if left or not text.eof:
             raise ValueError("it cannot be unpacked: it is cut off, or is not as long as it says")
-        yield b"".join(begun)
+        yield [b"".join(begun)]
