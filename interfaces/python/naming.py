@@ -25,7 +25,7 @@ async def stream_beginning(store: EventStore, text: str, *, prefix: str | None =
     With a `prefix` only streams of that kind are looked at. Raises `SessionNotFound` or `AmbiguousId`.
     """
     said = prefix_of(a_text(text, "the name of a run"))
-    if prefix is None and said in KINDS:
+    if said in KINDS and prefix in {None, said}:
         prefix, text = said, id_of(text)
     if text and not is_name(text):
         raise SessionNotFound(text)  # no id begins like that, and not every store can be asked for it

@@ -65,6 +65,9 @@ async def test_an_id_of_two_kinds_is_told_with_the_names_that_tell_them_apart() 
             await trail.find_any("x")
         for name in caught.value.candidates:
             assert (await trail.find_any(name)).stream_id == name
+        assert (await trail.find("agent:x")).id == "x"
+        with pytest.raises(SessionNotFound):
+            await trail.find("flow:x")
 
 
 async def test_what_is_refused_names_a_run_of_a_workflow_in_full() -> None:
