@@ -23,7 +23,7 @@ _REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf ent
 """A role that is not there, or may not log in, is said to be so; a certificate that is not there is a file of ours."""
 
 _MISSET = ("invalid sslmode", "invalid port number", "invalid integer value", "bad value for ")
-"""What the driver says of a setting before it has asked anybody."""
+"""The words of the driver about a setting, before it has asked anybody."""
 
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:
