@@ -115,7 +115,7 @@ class Settings(Value, frozen=True, omit_defaults=False):
             field = place.partition("[")[0].partition(".")[0]
             if fault.startswith("Invalid enum value"):
                 fault = f"Expected one of {', '.join(_choices(types_of(type(self))[field]))}"
-            self.refuse(field, fault)
+            self.refuse(field, "Expected a decimal number such as '0.50'" if "decimal string" in fault else fault)
         except ValueError:
             self.refuse(*_incomparable_in(self))
         for name in self.__struct_fields__:

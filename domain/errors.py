@@ -196,11 +196,13 @@ class SessionErased(SessionNotFound):
 
 
 class AmbiguousId(SteptrailError):
-    """A shortened id fits several sessions."""
+    """A shortened id fits several sessions, or a whole one fits streams of several kinds, with their prefixes then."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
         some = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({some}): give more of it")
+        is_whole = all(each.endswith(f":{prefix}") for each in candidates)
+        what_to_do = "say which of them" if is_whole else "give more of it"
+        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({some}): {what_to_do}")
         self.prefix, self.candidates = prefix, candidates
 
 

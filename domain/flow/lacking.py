@@ -1,4 +1,4 @@
-"""What a run may still call, and a later version of its workflow does not have."""
+"""The code that a run may still call, and that another version of its workflow does not have."""
 
 from collections.abc import Sequence
 

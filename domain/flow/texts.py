@@ -135,7 +135,7 @@ def _of_means(node: nodes.Node, path: str, means: NodeMeans) -> Iterator[Diagnos
             yield _wrong("FL-114", node, path, place, wrong)
     if isinstance(node, nodes.WebhookNode):
         try:
-            means.requests.check_sends()
+            means.webhooks.check_sends()
         except MissingMeans as wrong:
             yield _wrong("FL-115", node, path, "url", wrong)
     if isinstance(node, nodes.HumanNode) and node.on_timeout == "default":

@@ -59,7 +59,7 @@ class _WhenNeeded:
         return self._patterns.fits(pattern, text)
 
     def check_sends(self) -> None:
-        """See `Requests.check_sends`."""
+        """See `WebhookSender.check_sends`."""
         _ = self._http
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:

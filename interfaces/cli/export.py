@@ -12,7 +12,7 @@ from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal, writing
 from steptrail.interfaces.cli.exporting_spans import add_span_options, spans_exported
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, a_new_file, prefix
+from steptrail.interfaces.cli.parser import Commands, a_new_file, key, prefix
 from steptrail.interfaces.cli.written_test import module_name, written_test
 from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.recording import FlowRecording, Recording, save_lines
@@ -33,6 +33,7 @@ def register(commands: Commands) -> None:
     export.add_argument(
         "--redact",
         metavar="KEY",
+        type=key,
         action="append",
         default=[],
         help="take out the values of this key in arguments and results of tools, or in runs; may be given again",

@@ -7,7 +7,7 @@ import getpass
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, engine_of, projection_option, store_of, who
+from steptrail.interfaces.cli.parser import Commands, count, engine_of, key, projection_option, store_of, who
 from steptrail.interfaces.python.loading_projections import load_projections
 
 _LAST_PORT = 65_535
@@ -24,6 +24,7 @@ def register(commands: Commands) -> None:
     )
     inspect.add_argument(
         "--mask",
+        type=key,
         action="append",
         default=[],
         metavar="KEY",

@@ -189,6 +189,13 @@ def who(text: str) -> str:
     return text
 
 
+def key(text: str) -> str:
+    """Read the key of values that are hidden. An empty one, such as a variable that is not set, would hide none."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the key is empty")
+    return text
+
+
 def seconds(text: str) -> float:
     """Read a positive, finite number of seconds."""
     try:

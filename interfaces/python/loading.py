@@ -42,9 +42,13 @@ def load_runnable(
     is what `use` brings. Raises `ConfigurationError` that says what is wrong, here or where the
     block is entered or left.
     """
+    return _block(_named(reference, use), reference)
+
+
+def _named(reference: str, use: BroughtCode | None) -> "AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]":
     if is_flow_file(reference):
         code = use or BroughtCode()
-        return _block(replace(flow_of_file(reference, code), use=code.references), reference)
+        return replace(flow_of_file(reference, code), use=code.references)
     if use:
         raise ConfigurationError(f"{reference} brings its own code: --use is for a workflow in YAML or JSON")
     target, name = split_reference(reference)
@@ -53,13 +57,19 @@ def load_runnable(
         name = _NAME_OF_A_FLOW
     if not hasattr(module, name):
         raise ConfigurationError(f"{target} has no {name!r}{_instead(module, target)}")
-    return _block(_built(_found(getattr(module, name), reference), reference), reference)
+    return _built(_found(getattr(module, name), reference), reference)
 
 
 def load_agent(reference: str) -> AbstractAsyncContextManager[AnyAgent]:
-    """Do what `load_runnable` does, for an agent. Raises `ConfigurationError` for a workflow, where it is entered."""
-    a_text(reference, "a reference to an agent")
-    return _of_an_agent(load_runnable(reference), reference)
+    """Do what `load_runnable` does, for an agent. Raises `ConfigurationError` for a workflow."""
+    found = _named(a_text(reference, "a reference to an agent"), None)
+    if is_flow(found):
+        raise _no_agent(reference)
+    return _of_an_agent(_block(found, reference), reference)
+
+
+def _no_agent(reference: str) -> ConfigurationError:
+    return ConfigurationError(f"{reference} is a workflow: it has to be an agent")
 
 
 @asynccontextmanager
@@ -68,7 +78,7 @@ async def _of_an_agent(
 ) -> AsyncGenerator[AnyAgent]:
     async with block as given:
         if not isinstance(given, Agent):
-            raise ConfigurationError(f"{reference} is a workflow: it has to be an agent")
+            raise _no_agent(reference)
         yield given
 
 

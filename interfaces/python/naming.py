@@ -25,12 +25,14 @@ async def stream_beginning(store: EventStore, text: str, *, prefix: str | None =
     With a `prefix` only streams of that kind are looked at. Raises `SessionNotFound` or `AmbiguousId`.
     """
     said = prefix_of(a_text(text, "the name of a run"))
-    if prefix is None and said in KINDS:
+    if said in KINDS and prefix in {None, said}:
         prefix, text = said, id_of(text)
     if text and not is_name(text):
         raise SessionNotFound(text)  # no id begins like that, and not every store can be asked for it
     found = [stream for each in (KINDS if prefix is None else (prefix,)) for stream in await store.streams(each + text)]
     whole = [stream for stream in found if id_of(stream) == text]
+    if len(whole) > 1:
+        raise AmbiguousId(text, tuple(whole))
     if len(whole or found) != 1:
-        raise AmbiguousId(text, tuple(map(stream_name, whole or found))) if found else SessionNotFound(text)
+        raise AmbiguousId(text, tuple(map(stream_name, found))) if found else SessionNotFound(text)
     return (whole or found)[0]

@@ -37,7 +37,8 @@ def refuse_settings_of_addresses(
 ) -> None:
     """Raise `ConfigurationError` for what was set of a store that is open already."""
     given = {"durability": durability, "busy_timeout": busy_timeout, "create": create, "read_only": read_only}
-    if set_here := [f"`{name}`" for name, value in given.items() if value != open_store.__kwdefaults__[name]]:
+    usual = open_store.__kwdefaults__ or {}
+    if set_here := [f"`{name}`" for name, value in given.items() if value != usual[name]]:
         raise ConfigurationError(f"{', '.join(set_here)} belong to an address, and this store is open already")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple, NoReturn, Protocol
 
-from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, NodeMeans, Patterns, Requests, Schemas
+from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, NodeMeans, Patterns, Schemas, WebhookSender
 from steptrail.domain.json_value import JsonValue
 
 MOST_BYTES: Final = 10 * 1024 * 1024
@@ -21,7 +21,7 @@ class HttpAnswer(NamedTuple):
     content: bytes
 
 
-class HttpClient(Requests, Protocol):
+class HttpClient(WebhookSender, Protocol):
     """Sends single requests. It keeps no cookies and follows no redirects."""
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:

@@ -122,6 +122,7 @@ def test_given_an_agent_that_decides_otherwise_then_the_written_test_fails(
         (["--as-test", "--agent", "shop.py", "--out", "test_x.jsonl"], "is no test file"),
         (["--as-test", "--agent", "shop.py", "--out", "shop.py"], "shop.py is there already"),
         (["--out", "shop.py/x.jsonl"], "cannot be written"),
+        (["--redact", ""], "argument --redact: the key is empty"),
         (["--out", ""], "argument --out: the path is empty"),
         (["--out", "-"], "argument --out: leave it out for the standard output; a file of this name is ./-"),
         (["--out", "."], ". cannot be written: it is a folder: name a file in it"),

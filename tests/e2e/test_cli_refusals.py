@@ -49,6 +49,7 @@ def refused(done: Typed) -> str:
         (["retain", "--older-than", "1d", "--archive", "", "--yes"], "argument --archive: the path is empty"),
         (["flow", "draw", "flow:r1", "--out", ""], "argument -o/--out: the path is empty"),
         (["flow", "draw", "flow:r1", "--out", "-"], "argument -o/--out: leave it out for the standard output"),
+        (["inspect", "--mask", " "], "argument --mask: the key is empty"),
         (["run", "none.py", "hi"], "there is no agent file none.py"),
         (["run", "agents.py:nobody", "hi"], "agents.py has no 'nobody': give agents.py:agent or"),
         (["run", "agents.py:number", "hi"], "agents.py:number is an object of type int: it has to be an Agent"),

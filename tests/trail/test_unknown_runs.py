@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from steptrail.errors import CommandRejected, SessionNotFound
+from steptrail.errors import AmbiguousId, CommandRejected, SessionNotFound
 from steptrail.workflow import Workflow
-from tests.runner.kit import trail_of
+from tests.runner.kit import agent_of, trail_of
 
 FLOW = Workflow("t").noop("a").build()
 
@@ -53,6 +53,21 @@ async def test_of_a_run_that_is_there_nothing_more_is_no_error() -> None:
         assert await there.events(after=99) == []
         assert list(await there.history(types=["pause.requested.v1"])) == []
         assert list(await there.history(at=0)) == list(await trail.flow("y").history(at=0)) == []
+
+
+async def test_an_id_of_two_kinds_is_told_with_the_names_that_tell_them_apart() -> None:
+    async with trail_of() as trail:
+        await trail.run(FLOW, "once", session="x")
+        await trail.run(agent_of(["done"]).build(), "hi", session="x")
+        with pytest.raises(
+            AmbiguousId, match=r"^the id 'x' fits 2 sessions \(agent:x, flow:x\): say which of them$"
+        ) as caught:
+            await trail.find_any("x")
+        for name in caught.value.candidates:
+            assert (await trail.find_any(name)).stream_id == name
+        assert (await trail.find("agent:x")).id == "x"
+        with pytest.raises(SessionNotFound):
+            await trail.find("flow:x")
 
 
 async def test_what_is_refused_names_a_run_of_a_workflow_in_full() -> None:

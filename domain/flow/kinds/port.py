@@ -67,7 +67,7 @@ class Patterns(Protocol):
         ...
 
 
-class Requests(Protocol):
+class WebhookSender(Protocol):
     """Sends the HTTP requests of webhooks."""
 
     def check_sends(self) -> None:
@@ -84,5 +84,5 @@ class NodeMeans(NamedTuple):
     expressions: Expressions
     schemas: Schemas
     patterns: Patterns
-    requests: Requests
+    webhooks: WebhookSender
     functions: Mapping[str, Callable[..., Any]] = {}

@@ -22,6 +22,9 @@ _GONE = {"3F000", "42P01", "42703", "42883"}
 _REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'FATAL: role "')
 """A role that is not there, or may not log in, is said to be so; a certificate that is not there is a file of ours."""
 
+_MISSET = ("invalid sslmode", "invalid port number", "invalid integer value", "bad value for ")
+"""The words of the driver about a setting, before it has asked anybody."""
+
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:
     """Return the error of the port that tells the user of `store` the same. No row was written when it `is_writing`.
@@ -62,6 +65,8 @@ def unreachable(failure: ServerFailure, store: str) -> StoreUnavailable:
         return StoreUnavailable(f"there is no database for the store {store}: create it first, or check its name")
     if any(sign in text for sign in _REFUSED):
         return StoreUnavailable(f"the server refuses the user or the password for the store {store} ({_cause(text)})")
+    if any(sign in text for sign in _MISSET):
+        return StoreUnavailable(f"a setting in the address of the store {store} is wrong: {_cause(text)}")
     if "FATAL: " in text:
         return StoreAway(f"the server of the store {store} takes no connection now, try again: {_cause(text)}")
     return StoreAway(f"the server of the store {store} cannot be reached: check that it runs ({_cause(text)})")
@@ -69,4 +74,4 @@ def unreachable(failure: ServerFailure, store: str) -> StoreUnavailable:
 
 def _cause(text: str) -> str:
     _, fatal, said = text.rpartition("FATAL: ")
-    return (said if fatal else text.removeprefix("connection failed: ")).strip()
+    return (said if fatal else text.removeprefix("connection failed: ").removeprefix("connection is bad: ")).strip()

@@ -103,6 +103,9 @@ async def test_given_the_right_password_then_no_error_of_the_store_holds_it(guar
         ({"database": "nothing_here"}, StoreUnavailable, "there is no database for the store"),
         ({"port": "1"}, StoreAway, "cannot be reached"),
         ({"host": "nowhere.invalid"}, StoreAway, "cannot be reached"),
+        ({"port": "99999"}, StoreUnavailable, 'is wrong: invalid port number: "99999"'),
+        ({"database": "postgres?sslmode=yes"}, StoreUnavailable, 'is wrong: invalid sslmode value: "yes"'),
+        ({"database": "postgres?connect_timeout=soon"}, StoreUnavailable, "is wrong: bad value for connect_timeout"),
     ],
 )
 def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(

@@ -56,6 +56,15 @@ def test_a_reference_is_a_target_and_a_name(reference: str, target: str, name: s
     assert split_reference(reference) == (target, name)
 
 
+def test_a_workflow_in_the_place_of_an_agent_is_refused_before_it_is_entered(folder: Path) -> None:
+    code = "from steptrail.workflow import Workflow\nflow = Workflow('t').noop('a').build()\n"
+    (folder / "orders.py").write_text(code, encoding="utf-8")
+    (folder / "orders.yaml").write_text("steptrail: flow/v1\nname: t\nnodes: [{id: a, kind: noop}]\n", encoding="utf-8")
+    for reference in ("orders.py:flow", "orders.yaml"):
+        with pytest.raises(ConfigurationError, match=f"^{reference} is a workflow: it has to be an agent$"):
+            load_agent(reference)
+
+
 @pytest.mark.parametrize("reference", ["", ":triage"])
 def test_a_reference_needs_a_target(reference: str) -> None:
     with pytest.raises(ConfigurationError, match="names no agent"):

@@ -13,6 +13,7 @@ from msgspec import structs
 from steptrail import AgentBuilder, Limits
 from steptrail.continuation import ContinuationCriteria, ContinuationEvaluation, StateView
 from steptrail.domain.continuation.limits import LIMITS, LimitName
+from steptrail.domain.errors import InvalidSetting
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.interfaces.cli.main import main
@@ -92,6 +93,13 @@ def test_the_builder_takes_a_number_of_the_type_that_the_setting_has(name: str) 
     _, number, shadow = inspect.signature(method).parameters.values()
     assert (shadow.name, shadow.kind, shadow.default) == ("shadow", shadow.KEYWORD_ONLY, False)
     assert get_type_hints(method)[number.name] == get_type_hints(Limits)[name]
+
+
+def test_a_cost_that_is_no_number_is_told_with_one_that_is() -> None:
+    with pytest.raises(
+        InvalidSetting, match=r"^Limits: max_cost: Expected a decimal number such as '0\.50', not '1,5'$"
+    ):
+        Limits(max_cost="1,5")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("command", ["resume", "retry"])
