@@ -1,11 +1,8 @@
-"""A toy, an agent and a workflow are all machines; an agent on both stores, which know of none of them what it is."""
+"""A toy, an agent and a workflow are all machines, on both stores."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
-
-import pytest
 
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
 from steptrail.domain.agent.commands import Approve as ApproveCall, Fork as ForkSession, Start
@@ -35,7 +32,6 @@ from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
 from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
-from tests.conftest import store_of
 from tests.contracts.machine_contract import HOUR, ForkingContract, MachineContract, Subject, World
 from tests.contracts.toy_machine import (
     TOY,
@@ -97,12 +93,6 @@ if "toy:" not in KINDS:
     )
 
 
-@pytest.fixture
-def store_url(tmp_path: Path) -> str:
-    """The address of a store in a file."""
-    return f"sqlite:///{tmp_path / 'runs.db'}"
-
-
 class TestToy(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         def counting(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
@@ -156,11 +146,6 @@ def counting(world: World, *, asks: bool) -> Agent:
 
 
 class TestAgents(ForkingContract):
-    @pytest.fixture(params=["sqlite", "postgres"])
-    def store_url(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-        """The address of a store of each kind."""
-        return store_of(request, tmp_path)
-
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         agent = counting(world, asks=asks)
         stream = session_stream(environment, SessionId(name))
