@@ -9,7 +9,7 @@ from steptrail.infrastructure.store.core.blobs import MARK, is_detached
 from steptrail.infrastructure.store.core.index import Dialect
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 
-_PAGE = 100
+_PIECE = 2_000
 
 
 class AuxiliaryStatements(NamedTuple):
@@ -36,11 +36,10 @@ class AuxiliaryTables(ABC):
         return [row[0] for row in self._fetch(self._sql("SELECT digest FROM {schema}blobs ORDER BY digest"))]
 
     def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states and the contents that refer to blobs, a page at a time."""
-        after = 0
-        while rows := self._fetch(self.AUXILIARY.states_with_blobs, (after, *(len(MARK), MARK) * 2, _PAGE)):
-            yield from (part for row in rows for part in row[1:] if is_detached(part))
-            after = rows[-1][0]
+        """Yield the states and the contents that refer to blobs."""
+        for piece in self._pieces():
+            rows = self._fetch(self.AUXILIARY.states_with_blobs, (*piece, *(len(MARK), MARK) * 2))
+            yield from (part for row in rows for part in row if is_detached(part))
 
     def snapshot(self, stream: str) -> SnapshotRow | None:
         """Return the snapshot of a stream as it is stored."""
@@ -69,6 +68,20 @@ class AuxiliaryTables(ABC):
             "DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position"
         )
         self._run(self._sql(statement), (follower, position))
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield pieces of the log, each as the positions that it lies behind and ends with.
+
+        A server has half a minute for a question, so none is about the whole log.
+        """
+        after: int = 0
+        end: LiteralString = (
+            "SELECT max(position) FROM "
+            "(SELECT position FROM {schema}events WHERE position > {mark} ORDER BY position LIMIT {mark}) piece"
+        )
+        while (upto := self._fetch(self._sql(end), (after, _PIECE))[0][0]) is not None:
+            yield after, upto
+            after = upto
 
     def _sql(self, statement: LiteralString) -> LiteralString:
         """Return a statement in the words of the database."""

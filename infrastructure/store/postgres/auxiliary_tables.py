@@ -3,9 +3,9 @@
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements
 
 AUXILIARY = AuxiliaryStatements(
-    states_with_blobs="SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
-    "AND (substring(state FROM 1 FOR %s::integer) = %s "
-    "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint",
+    states_with_blobs="SELECT state, content FROM steptrail.events WHERE position > %s::bigint "
+    "AND position <= %s::bigint AND (substring(state FROM 1 FOR %s::integer) = %s "
+    "OR substring(content FROM 1 FOR %s::integer) = %s)",
     snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
     # The digest of the commit that holds the version, unless it goes on behind it.
     "(SELECT c.digest FROM steptrail.commits c JOIN steptrail.streams n ON n.number = c.stream "

@@ -89,10 +89,6 @@ _GROWN: LiteralString = (
     "SELECT s.id, max(e.version) FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream "
     "WHERE e.position > %s::bigint AND e.position <= %s::bigint GROUP BY s.id"
 )
-_PAGE_END: LiteralString = (
-    "SELECT max(position) FROM (SELECT position FROM steptrail.events WHERE position > %s::bigint "
-    "ORDER BY position LIMIT %s::bigint) page"
-)
 _STRAYS: LiteralString = (
     f"SELECT coalesce((SELECT id FROM steptrail.streams WHERE number = e.stream), '{STRAY}' || e.stream), "  # noqa: S608
     "min(e.version) FROM steptrail.events e LEFT JOIN LATERAL (SELECT version, position, size FROM steptrail.commits "
@@ -119,9 +115,6 @@ _IS_BEHIND: LiteralString = (
 _SET_POSITIONS = "SELECT setval('steptrail.positions', (SELECT max(position) FROM steptrail.events))"
 _LARGEST = 2**63 - 1
 """No version and no position is larger."""
-
-_LOOKED_THROUGH = 10_000
-"""How many events one question looks at that finds few of them."""
 
 _AT_ONCE = 32
 """How many commits of a transaction that may have any number of them go to the server in one call."""
@@ -349,12 +342,10 @@ class PostgresRecorder(Recorder):
 
     def select_strays(self) -> list[tuple[str, int]]:
         """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them."""
-        first, after = dict[str, int](), 0
-        # A server has half a minute for a question, so no question is one about the whole log.
-        while (upto := self._fetch(_PAGE_END, (after, _LOOKED_THROUGH))[0][0]) is not None:
-            for stream, version in self._fetch(_STRAYS, (after, upto)):
+        first = dict[str, int]()
+        for piece in self._pieces():
+            for stream, version in self._fetch(_STRAYS, piece):
                 first[stream] = min(version, first.get(stream, version))
-            after = upto
         return list(first.items())
 
     def select_last_position(self) -> int:

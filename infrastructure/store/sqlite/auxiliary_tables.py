@@ -3,9 +3,9 @@
 from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatements
 
 AUXILIARY = AuxiliaryStatements(
-    states_with_blobs="SELECT position, state, content FROM events WHERE position > ? AND "
+    states_with_blobs="SELECT state, content FROM events WHERE position > ? AND position <= ? AND "
     "(substr(state, 1, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
-    "typeof(content) = 'blob') ORDER BY position LIMIT ?",
+    "typeof(content) = 'blob')",
     snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
     # The digest of the commit that ends with the version.
     "(SELECT c.digest FROM streams n JOIN commits c ON c.stream = n.number AND c.version = "

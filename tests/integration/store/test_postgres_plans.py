@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.infrastructure.store.core import auxiliary_tables
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.postgres import recorder
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -63,7 +64,7 @@ async def test_an_erasure_looks_at_no_more_of_the_store_where_many_others_are(
     assert [each for each in sorted(read) if each[0] not in _SMALL] == []
 
 
-async def test_events_of_no_commit_are_looked_for_in_pieces_of_the_log(
+async def test_events_of_no_commit_and_blobs_that_are_missing_are_looked_for_in_pieces_of_the_log(
     postgres_store_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given
@@ -75,7 +76,7 @@ async def test_events_of_no_commit_are_looked_for_in_pieces_of_the_log(
     database = postgres_store_url.rpartition("/")[2]
     remove = "DELETE FROM steptrail.commits WHERE commit_id IN ('agent:a-0', 'agent:a-9', 'agent:c-11')"
     postgres_server.execute(remove, "UPDATE steptrail.streams SET id = 'x' WHERE id = 'agent:c'", database=database)
-    monkeypatch.setattr(recorder, "_LOOKED_THROUGH", 10)
+    monkeypatch.setattr(auxiliary_tables, "_PIECE", 10)
 
     def noted(connection: Any, statement: Any, parameters: Any = ()) -> Any:
         asked.append((statement, parameters))
@@ -84,6 +85,7 @@ async def test_events_of_no_commit_are_looked_for_in_pieces_of_the_log(
     # when
     monkeypatch.setattr(recorder, "fetch_all", noted)
     strays = await store.strays()
+    assert await store.blob_faults() == []
     await store.close()
     # then
     assert sorted(strays) == [("agent:a", 1), ("x", 23)]
