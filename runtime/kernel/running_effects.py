@@ -135,6 +135,10 @@ class InFlight:
         """
         cancelled: asyncio.CancelledError | None = None
         self._cancel(self._running.values(), Cut("cancelled"))
+        for running in self._running.values():
+            # Whoever ends a loop cancels all its tasks, and this one may have heard of it before the caller did.
+            if running.cut is None and running.task.cancelled():
+                running.cut = Cut("cancelled")
         while pending := [self._running[key].task for key in self._running.keys() - self._ended()]:
             left = self._first_given_up() - asyncio.get_running_loop().time()
             timeout = None if left == math.inf else max(0.0, left)

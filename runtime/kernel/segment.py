@@ -171,8 +171,10 @@ async def drive_segment(
 
 async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
     """Close the segment of a caller that was cancelled. A second cancellation does not interrupt this."""
-    closing = asyncio.ensure_future(_close(machine, journal))
-    await wait_through(closing)
+    await wait_through(closing := asyncio.ensure_future(_close(machine, journal)))
+    if closing.cancelled():
+        # Whoever ends a loop cancels all of its tasks, also this one, and does so once.
+        await wait_through(closing := asyncio.ensure_future(_close(machine, journal)))
     if not closing.cancelled() and (error := closing.exception()) is not None:
         # The caller gets its cancellation and not this error: a later resume goes on from what is stored.
         _log.warning("session %s was not paused for its caller: %s", id_of(journal.stream), error)

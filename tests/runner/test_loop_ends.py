@@ -1,0 +1,85 @@
+"""Whoever ends a loop, as `asyncio.run` does, cancels all of its tasks at once: the run, and also what it waits for."""
+
+import asyncio
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.models import ModelReply, ModelRequest
+from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import Workflow
+
+has_begun: asyncio.Event
+
+
+async def hangs() -> None:
+    has_begun.set()
+    await asyncio.Event().wait()
+
+
+@tool(effect=ToolEffect.IDEMPOTENT)
+async def look() -> str:
+    """Look, for ever."""
+    await hangs()
+    return "never"
+
+
+class Silent(ScriptedModel):
+    """A model that never answers."""
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        await hangs()
+        return await super().infer(request)
+
+
+def of_kind(kind: str) -> AnyAgent | BuiltWorkflow:
+    model = Silent([]) if kind == "model" else ScriptedModel([call("look")])
+    agent = AgentBuilder("a").with_model(model).with_tools(look).build()
+    return Workflow("w").agent("below", agent, prompt="Go.").build() if kind == "flow" else agent
+
+
+async def begun_with(kind: str, trail: Steptrail, *, session: str) -> "asyncio.Task[object]":
+    """Return the task of a run that waits for a call."""
+    global has_begun
+    has_begun = asyncio.Event()
+    running = asyncio.create_task(trail.run(of_kind(kind), "Go.", session=session))
+    await has_begun.wait()
+    return running
+
+
+@pytest.mark.parametrize("run_first", [True, False])
+@pytest.mark.parametrize("kind", ["tool", "model", "flow"])
+async def test_a_run_whose_loop_ends_is_paused_whichever_of_its_tasks_is_cancelled_first(
+    kind: str, run_first: bool
+) -> None:
+    """It had failed, where the call heard of it before the run did: nobody had asked the call to cancel itself."""
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        others = asyncio.all_tasks()
+        running = await begun_with(kind, trail, session="s")
+        begun = sorted(asyncio.all_tasks() - others, key=lambda task: (task is running) is not run_first)
+        assert len(begun) > 1
+        for task in begun:
+            task.cancel()
+        await asyncio.wait(begun)
+        assert running.cancelled()
+        for row in await trail.runs():
+            stored = [type(entry.event).__name__ for entry in await trail.handle(row.stream).events()]
+            assert (row.status, [name for name in stored if name.endswith("Failed")]) == ("paused", [])
+
+
+async def test_a_run_that_is_being_paused_when_its_loop_ends_is_paused() -> None:
+    """Where the task that stores the pause was cancelled before its first line, the run was left as a crash does."""
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        others = asyncio.all_tasks()
+        for turns in range(30):
+            running = await begun_with("tool", trail, session=f"s{turns}")
+            running.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in (begun := asyncio.all_tasks() - others):
+                task.cancel()
+            if begun:
+                await asyncio.wait(begun)
+        assert {row.status for row in await trail.runs(limit=30)} == {"paused"}
