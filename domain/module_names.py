@@ -7,7 +7,7 @@ import sys
 from pathlib import PurePath
 
 FROM_A_FILE = "steptrail_agent_"
-"""What the name of a module begins with that was loaded from a file by its path."""
+"""The beginning of the name of a module that was loaded from a file by its path."""
 
 
 def module_of(kind: object) -> str:
