@@ -171,7 +171,7 @@ def words_of(event: stored.AgentEvent) -> str:
 
 
 def changed_by(changes: Sequence[str]) -> str:
-    """Return what is different in the code that goes on, as the end of a line, and an empty text for no change."""
+    """Return the end of a line that says what is different in the code that goes on; empty when nothing is."""
     return f", changed: {', '.join(changes)}" if changes else ""
 
 
