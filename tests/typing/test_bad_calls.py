@@ -1,7 +1,5 @@
 """What is wrong to call is refused before it runs: each marked line of `bad_calls.txt`, and no other."""
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -37,24 +35,3 @@ def test_mypy_refuses_each_bad_call_for_its_reason(bad_calls: Path) -> None:
         found[int(number)].append(code)
     assert EXPECTED
     assert {number: sorted(codes) for number, codes in found.items()} == EXPECTED, run.stdout + run.stderr
-
-
-def test_pyright_refuses_the_same_lines(bad_calls: Path) -> None:
-    config = {
-        "include": [bad_calls.name],
-        "typeCheckingMode": "strict",
-        "pythonVersion": "3.11",
-        "extraPaths": [str(ROOT / "src")],
-    }
-    project = bad_calls.with_name("pyrightconfig.json")
-    project.write_text(json.dumps(config), encoding="utf-8")
-    command = [sys.executable, "-m", "pyright", "-p", str(project), "--outputjson", "--pythonpath", sys.executable]
-    environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    report = json.loads(run.stdout)
-    refused = {
-        each["range"]["start"]["line"] + 1: each["message"]
-        for each in report["generalDiagnostics"]
-        if each["severity"] == "error"
-    }
-    assert set(refused) == set(EXPECTED), refused

@@ -1,13 +1,20 @@
-"""What the README and the guides show passes a type checker, since readers copy it into code that is checked."""
+"""What the README and the guides show passes pyright, since readers copy it; what is wrong to call does not."""
 
 import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_documents import DOCUMENTS, ROOT
+from tests.typing.test_bad_calls import EXPECTED, SOURCE
+
+Refused = defaultdict[str, dict[int, str]]
+"""File -> line -> what is said of it."""
 
 # A page is no module: its programs stand below each other, and it says of a value that it is there by using it.
 CONFIG = {
@@ -24,24 +31,35 @@ CONFIG = {
 }
 
 
-def test_the_code_of_every_page_passes_pyright(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Refused:
+    """What pyright refuses of all pages and of the bad calls: together, since it looks at the library for each run."""
+    folder = tmp_path_factory.mktemp("pyright")
     pages = {path.relative_to(ROOT).as_posix().replace("/", "."): path for path in DOCUMENTS}
     for name, path in pages.items():
         text = "\n".join(python_lines(path.read_text(encoding="utf-8")))
-        (tmp_path / name).with_suffix(".py").write_text(text, encoding="utf-8")
-    project = tmp_path / "pyrightconfig.json"
+        (folder / name).with_suffix(".py").write_text(text, encoding="utf-8")
+    (folder / "bad_calls.py").write_text(f"{SOURCE}# pyright: strict\n", encoding="utf-8")
+    project = folder / "pyrightconfig.json"
     project.write_text(json.dumps(CONFIG), encoding="utf-8")
     command = [sys.executable, "-m", "pyright", "-p", str(project), "--outputjson", "--pythonpath", sys.executable]
     environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     report = json.loads(run.stdout)
-    refused = [
-        f"{Path(each['file']).stem}:{each['range']['start']['line'] + 1}: {each['message']}"
-        for each in report["generalDiagnostics"]
-        if each["severity"] == "error"
-    ]
-    assert report["summary"]["filesAnalyzed"] >= len(pages)
-    assert refused == []
+    assert report["summary"]["filesAnalyzed"] > len(pages)
+    found: Refused = defaultdict(dict)
+    for each in report["generalDiagnostics"]:
+        if each["severity"] == "error":
+            found[Path(each["file"]).stem][each["range"]["start"]["line"] + 1] = each["message"]
+    return found
+
+
+def test_pyright_refuses_each_bad_call_and_no_other_line(refused: Refused) -> None:
+    assert set(refused["bad_calls"]) == set(EXPECTED), refused["bad_calls"]
+
+
+def test_the_code_of_every_page_passes_pyright(refused: Refused) -> None:
+    assert {page: lines for page, lines in refused.items() if page != "bad_calls"} == {}
 
 
 def python_lines(text: str) -> Iterator[str]:
