@@ -150,7 +150,7 @@ class RunFold(Struct):
         visit = self.open.get(node)
         if visit is None or visit.items is None:
             return
-        runs = any(task.clock.since is not None for task in self.tasks.values() if task.node == node)
+        runs = any(task.clock.since is not None for task in reversed(self.tasks.values()) if task.node == node)
         clock = visit.clock
         visit.clock = clock.started(at) if runs else clock.stopped(at if stopped_at is None else stopped_at)
 

@@ -73,7 +73,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     if landed:
         return conclude(run, graph, min(landed, key=_order), now)
     running = run.running()
-    ends = ends_of(run)
+    ends = ends_of(run, run.tasks.values())
     if run.pause_request is None:
         effect = _expired(run, ends, now) or _opened(run, graph) or _started(run, graph, ends, now)
         if effect is not None:
@@ -251,7 +251,8 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     if run.stop_request is not None:
         return RecordEvents((events.WaitEnded(reason="stop", by=run.stop_request.by),))
     if wait is not None and is_for_resources(run) and run.pause_request is None:
-        is_over = wait.until is None or wait.until <= now or _expired(run, ends_of(run), now) is not None
+        expired = _expired(run, ends_of(run, run.tasks.values()), now)
+        is_over = wait.until is None or wait.until <= now or expired is not None
         return RecordEvents((events.WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:

@@ -39,30 +39,17 @@ def kind_of(task: Task) -> WaitKind | None:
 
 def waiting_until(run: RunFold, task: Task) -> int | None:
     """Return when the wait of a task ends by itself, in microseconds of UTC; None when it does not."""
-    match kind_of(task):
-        case "node_retry":
-            return task.retry.due_at if task.retry is not None else None
-        case "child":
-            return task.until
-        case "step":
-            timeout = run.options.step_timeout
-            return None if timeout is None else task.asked_at + round(timeout * 1e6)
-        case "human":
-            return task.request.expires_at if task.request is not None else None
-        case "approval":
-            return task.approval.expires_at if task.approval is not None else None
-        case _:
-            return None
+    return next((end for end, _ in ends_of(run, [task])), None)
 
 
-def ends_of(run: RunFold) -> Ends:
-    """Return the waits of a run that end by themselves.
+def ends_of(run: RunFold, tasks: Iterable[Task]) -> Ends:
+    """Return the waits of some tasks of a run that end by themselves.
 
     It is asked before each step of a run, which may wait for thousands of things, so no function is called for each.
     """
     timeout, found = run.options.step_timeout, list[tuple[int, Task]]()
     asked, suspended = TaskPhase.ASKED, TaskPhase.SUSPENDED
-    for task in [task for task in run.tasks.values() if task.phase in _END]:
+    for task in [task for task in tasks if task.phase in _END]:
         end: int | None = None
         if task.phase is suspended:
             end = task.until
@@ -80,7 +67,7 @@ def ends_of(run: RunFold) -> Ends:
 def next_wait(run: RunFold) -> WaitStarted | None:
     """Return the wait of a run in which nothing can go on; None when it waits for nothing."""
     awaited = list(_awaited(run))
-    ends = [end for task, _ in awaited if (end := waiting_until(run, task)) is not None]
+    ends = [end for end, _ in ends_of(run, [task for task, _ in awaited])]
     kinds = {kind for _, kind in awaited}
     first: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
     return None if first is None else WaitStarted(kind=first, until=min(ends, default=None))

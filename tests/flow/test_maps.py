@@ -59,9 +59,9 @@ async def test_no_more_items_are_looked_at_than_can_begin() -> None:
     assert called[0] == called[1]
 
 
-async def test_what_comes_next_is_told_by_the_same_calls_however_many_items_wait_for_people() -> None:
+async def test_a_step_takes_the_same_calls_however_many_items_wait_for_people() -> None:
     asking = Workflow("inner").human("ask", prompt="May I?").build()
-    called = list[int]()
+    called = list[tuple[int, int]]()
     for count in (20, 100):
         flow = Workflow("t", options=LEAVES).map("m", over="items", flow=asking, concurrency=count).build()
         async with trail_of() as trail:
@@ -71,7 +71,10 @@ async def test_what_comes_next_is_told_by_the_same_calls_however_many_items_wait
         state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
         effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
         assert [type(effect) for effect in effects] == [Await]
-        called.append(calls)
+        begun = max(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptStarted))
+        before = FLOW.evolve_all(FLOW.initial("flow:f"), records[:begun])
+        _, folding = calls_of(partial(FLOW.evolve_all, before, records[begun : begun + 1]))
+        called.append((calls, folding))
     assert called[0] == called[1]
 
 

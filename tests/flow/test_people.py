@@ -1,9 +1,7 @@
 """People in a run: answers and approvals, in time and too late, once and twice at the same moment."""
 
 import asyncio
-import sys
 from functools import partial
-from types import FrameType
 
 import pytest
 
@@ -11,7 +9,6 @@ from steptrail import ToolEffect
 from steptrail.domain.flow.effects import Ask
 from steptrail.domain.flow.events import HumanRequested
 from steptrail.domain.flow.machine import FLOW
-from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
@@ -46,32 +43,6 @@ async def test_an_answer_from_anywhere_is_taken_once_and_the_run_goes_on() -> No
     assert result.status is ExecutionStatus.COMPLETED
     assert result.envelope.vars["said_approved"] is True
     assert not world.done
-
-
-async def test_others_have_the_event_loop_while_a_run_asks_hundreds_of_people() -> None:
-    flow, asked = Workflow("t", options=LEAVES), [0]
-    for number in range(300):
-        flow = flow.human(f"ask{number}")
-
-    async def others() -> None:
-        while True:
-            asked.append(0)
-            await asyncio.sleep(0)
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        asked[-1] += event == "call" and frame.f_code is next_effects.__code__
-
-    async with trail_of() as trail:
-        beside = asyncio.create_task(others())
-        sys.setprofile(note)
-        try:
-            result = await trail.run(flow.build(), session="f")
-        finally:
-            sys.setprofile(None)
-            beside.cancel()
-    assert result.status is ExecutionStatus.WAITING
-    assert sum(asked) > 600
-    assert max(asked) <= 20
 
 
 async def test_what_comes_next_is_told_by_the_same_calls_however_many_questions_wait() -> None:

@@ -50,6 +50,10 @@ async def test_what_a_run_holds_is_masked_while_the_loop_goes_on(opened: Opened,
         return value
 
     beside = beside_the_loop(noted)
-    async with opened(mask=lambda key, value: beside(value) if value == found else value) as client:
+
+    def mask(key: str, value: JsonValue) -> JsonValue:
+        return beside(value) if value == found else value
+
+    async with opened(mask=mask) as client:
         assert (await client.get(f"/{page.format('answered', at=at)}")).is_success
     assert masked

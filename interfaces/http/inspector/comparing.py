@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct
@@ -94,7 +94,7 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
         pairs = list(zip_longest(*[await _read(store, side, compared) for side in (one, other)]))
         if not pairs:
             break
-        are_same = await asyncio.to_thread(lambda pairs=pairs: [_sense(left) == _sense(right) for left, right in pairs])
+        are_same = await asyncio.to_thread(list, starmap(_are_same, pairs))
         for (left, right), is_same in zip(pairs, are_same, strict=True):
             shown.append((left, right, is_same))
             compared += 1
@@ -144,6 +144,10 @@ def _changes(masking: Masking, one: Recorded[Event] | None, other: Recorded[Even
     if one is None or other is None or one.event.TYPE != other.event.TYPE:
         return ()
     return shown_changes(masking, _lasting(one.event), _lasting(other.event))[0]
+
+
+def _are_same(one: Recorded[Event] | None, other: Recorded[Event] | None) -> bool:
+    return _sense(one) == _sense(other)
 
 
 def _sense(record: Recorded[Event] | None) -> str:

@@ -79,7 +79,7 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
 
 
 class _LookedAt(NamedTuple):
-    """The hits up to event `last`, and whether there is no more room."""
+    """The hits up to event `last`, and whether there is room for no more."""
 
     hits: Sequence[Hit]
     last: int
