@@ -57,6 +57,20 @@ async def test_a_thread_has_the_context_of_who_began_it() -> None:
             assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["acme", "acme"]
 
 
+async def test_a_thread_whose_context_the_agent_of_today_cannot_read_is_refused_with_the_reason() -> None:
+    class Named(BaseModel):
+        title: str
+
+    desks = (AgentBuilder("desk").with_model(ScriptedModel(["One."])).with_context(kind) for kind in (Tenant, Named))
+    old, new = (desk.build() for desk in desks)
+    async with trail_of() as trail:
+        await trail.run(old, "hello", session="t", context=Tenant(name="acme"))
+        async with front(trail, new) as page:
+            why = "the stored context does not fit Named: title: Field required"
+            assert why in await page.refused(409, user("and now?"))
+        assert (await trail.session("t").state()).output == "One."
+
+
 async def test_a_message_that_comes_again_is_not_said_again() -> None:
     async with trail_of() as trail, front(trail, agent_of(["One.", "Two."]).build()) as page:
         await page.run(user("hello"))

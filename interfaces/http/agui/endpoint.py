@@ -20,6 +20,7 @@ from steptrail.domain.errors import (
     NotStorable,
     SessionBusy,
     SessionNotFound,
+    StoredContextInvalid,
     StoreError,
 )
 from steptrail.domain.kernel.given import a_kind_of, a_time
@@ -121,7 +122,7 @@ class AguiApp(Closing):
                     return await self._begin(given, before, caller)
                 except _LookAgain:
                     await asyncio.sleep(_LOOK_SECONDS)
-        except CommandRejected as error:
+        except (CommandRejected, StoredContextInvalid) as error:
             raise RequestRefused(409, str(error)) from error
         except (ConfigurationError, NotStorable) as error:
             raise RequestRefused(422, str(error)) from error
