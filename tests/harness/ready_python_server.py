@@ -21,7 +21,6 @@ from tests.harness.imported import COMMANDS
 _IMPORTED_FOR_ALL = (
     *COMMANDS,
     "steptrail.tools.mcp",
-    "anthropic",
     "anyio._backends._asyncio",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
