@@ -70,7 +70,10 @@ class FoldMemory(Generic[F]):
         for stream in list(self._folds)[: max(0, len(self._folds) - self._most)]:
             del self._folds[stream]
 
-    def forget(self) -> None:
-        """Forget all folds."""
-        self._folds.clear()
+    def forget(self, stream: str | None = None) -> None:
+        """Forget all folds, or that of a stream which is all of the batch."""
+        if stream is None:
+            self._folds.clear()
+        else:
+            self._folds.pop(stream, None)
         self._of_batch.clear()

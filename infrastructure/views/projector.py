@@ -269,7 +269,7 @@ class Projector(Generic[F]):
                 await self._fold([entry], changes)
                 await self._write(after, changes, passed)
             except (Unfit, _ProjectionRaised) as error:
-                self._memory.forget()
+                self._memory.forget(entry.stream)
                 raised = error.__cause__ or error
                 self._log_once(entry, raised)
                 why = kept_failure(raised)

@@ -8,6 +8,7 @@ import pytest
 
 from steptrail.domain.errors import ProjectionStopped, StoreUnavailable, ViewsBusy
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
@@ -167,6 +168,29 @@ async def test_a_store_that_goes_away_in_the_middle_of_a_page_stops_no_projectio
         assert (progress.reached.position, progress.error_position) == (0, None)
         await views.catch_up()
         assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 2, 4)]
+
+
+async def test_an_event_that_fails_costs_the_folds_of_no_other_stream(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refold, again = FoldMemory[Any].refold, list[str]()
+
+    def noted(memory: FoldMemory[Any], stream: str, entries: Any) -> None:
+        again.append(stream)
+        refold(memory, stream, entries)
+
+    projection = Counting(fails_at="bad")
+    projection.on_error = "skip"
+    async with viewed(store_url, projection) as (store, views):
+        for _ in range(3):
+            for name in "abcde":
+                await note(store, f"agent:{name}", 1)
+            await note(store, "agent:bad", 2, text="bad")
+        monkeypatch.setattr(FoldMemory, "refold", noted)
+        await views.catch_up()
+        assert again == ["agent:bad", "agent:bad"]
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [(f"agent:{name}", 3, 3) for name in "abcde"]
+        assert [each.skipped for each in await views.progress()] == [3]
 
 
 @pytest.mark.parametrize("ordinal", [1, 2, 3])
