@@ -19,6 +19,7 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import StoreUnavailable
 from steptrail.infrastructure.store import open_store
+from steptrail.projections.questions import ASKS_PEOPLE
 from steptrail.runtime.kernel import looking
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.due_look import DueLook, Pace
@@ -45,6 +46,9 @@ ASKED = {
     "a list: those after them": IndexQuery(
         due_by=NOW, moved_by=NOW, unless_leased=["agent:1"], limit=100, after="agent:7"
     ),
+    "a list: the newest of a tenant": IndexQuery(tenant="acme", limit=51),
+    "a list: those after them, of a tenant": IndexQuery(tenant="acme", limit=51, after="agent:7"),
+    "an inbox: that of a tenant": IndexQuery(tenant="acme", waits_for=ASKS_PEOPLE, limit=51),
 }
 
 

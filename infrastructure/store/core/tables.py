@@ -17,6 +17,7 @@ INDEXES: Mapping[str, str] = {
     "streams_working": "streams (number) WHERE standing = 'working'",
     "streams_below": "streams (parent) WHERE parent IS NOT NULL",
     "streams_open_below": "streams (number) WHERE parent IS NOT NULL AND standing <> 'done'",
+    "streams_of_tenants": "streams (tenant, number) WHERE tenant IS NOT NULL",
     "streams_forked": "streams (fork_of) WHERE fork_of IS NOT NULL",
     "blobs_of_streams": "blob_uses (stream)",
     "waits_for_streams": "waits (stream) WHERE waits_on IS NOT NULL",
