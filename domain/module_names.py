@@ -9,16 +9,20 @@ from pathlib import PurePath
 FROM_A_FILE = "steptrail_agent_"
 """The beginning of the name of a module that was loaded from a file by its path."""
 
+_OF_A_PROGRAM = frozenset({"__main__", "__mp_main__"})
+"""The names that Python gives to the module of a program: to run it, and in a process that `multiprocessing` spawns."""
+
 
 def module_of(kind: object) -> str:
     """Return the name of the module of a class or a function."""
     name = str(getattr(kind, "__module__", None))
-    return _program() if name == "__main__" else name.removeprefix(FROM_A_FILE)
+    return _file_of(name) if name in _OF_A_PROGRAM else name.removeprefix(FROM_A_FILE)
 
 
-def _program() -> str:
-    program = sys.modules["__main__"]
+def _file_of(name: str) -> str:
+    """Return the name under which other code would import the program."""
+    program = sys.modules.get(name)
     if (spec := getattr(program, "__spec__", None)) is not None:
         return str(spec.name)
     # A session at a prompt has no file.
-    return PurePath(getattr(program, "__file__", None) or "__main__").stem
+    return PurePath(getattr(program, "__file__", None) or name).stem

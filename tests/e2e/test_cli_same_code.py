@@ -1,14 +1,16 @@
 """A program begins runs, and the command line goes on with them from the same file: that is no other code."""
 
 import subprocess
+import sys
 
 import pytest
 
 from tests.e2e.cli import Cli
-from tests.harness.ready_python import ready_python
 
 PROGRAM = """
 import asyncio
+import multiprocessing
+import sys
 
 from steptrail import AgentBuilder, HookType, Steptrail, tool
 from steptrail.hooks import CallableHook
@@ -46,15 +48,23 @@ async def main():
         await trail.run(flow, session="f")
 
 
-if __name__ == "__main__":
+def begin():
     asyncio.run(main())
+
+
+if __name__ == "__main__" and "spawn" in sys.argv:
+    process = multiprocessing.get_context("spawn").Process(target=begin)
+    process.start()
+    process.join()
+elif __name__ == "__main__":
+    begin()
 """
 
 
-@pytest.mark.parametrize("command", [["app.py"], ["-m", "app"], ["-c", "import app, asyncio; asyncio.run(app.main())"]])
+@pytest.mark.parametrize("command", [["app.py"], ["-m", "app"], ["-c", "import app; app.begin()"], ["app.py", "spawn"]])
 def test_what_a_program_has_begun_is_of_the_same_code_on_the_command_line(cli: Cli, command: list[str]) -> None:
     (cli.folder / "app.py").write_text(PROGRAM, encoding="utf-8")
-    subprocess.run([ready_python(), *command], cwd=cli.folder, check=True, timeout=600)
+    subprocess.run([sys.executable, *command], cwd=cli.folder, check=True, timeout=600)
     for what, run, asked in (("app.py:agent", "a", "a:1:1:0"), ("app.py:flow", "flow:f", "f:1:pay:1")):
         assert cli("approve", run, asked, "--by", "ana").code == 0
         resumed = cli("resume", what, run, "--strict")
