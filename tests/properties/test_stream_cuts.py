@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 
-import anthropic
 import httpx2
 import openai
 import pytest
@@ -77,6 +76,9 @@ def body_of(protocol: str, wanted: Sequence[dict[str, JsonValue]]) -> bytes:
 
 def driver_of(protocol: str, http: httpx2.AsyncClient) -> StreamingModelDriver:
     if protocol == "anthropic":
+        # Some thousand modules, which each process that collects the tests would import.
+        import anthropic
+
         return AnthropicModel("m", client=anthropic.AsyncAnthropic(api_key="k", http_client=http))
     client = openai.AsyncOpenAI(api_key="k", http_client=http)
     return OpenAIModel("m", client=client) if protocol == "chat" else OpenAIResponsesModel("m", client=client)

@@ -4,7 +4,6 @@ import json
 import os
 from pathlib import Path
 
-import anthropic
 import msgspec
 import openai
 import pytest
@@ -350,6 +349,9 @@ async def test_anthropic_finds_its_key_or_says_which_is_missing(
 
 
 async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(server: ModelServer) -> None:
+    # Some thousand modules, which each process that collects the tests would import.
+    import anthropic
+
     server.play([overloaded(), answer("a retry by the SDK would get this")])
     async with anthropic.AsyncAnthropic(api_key="k-mine", base_url=server.root, max_retries=5) as client:
         model = AnthropicModel("m", client=client)
@@ -361,6 +363,9 @@ async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(se
 
 
 async def test_a_key_in_a_header_of_a_client_of_ones_own_is_not_recorded(server: ModelServer) -> None:
+    # Some thousand modules, which each process that collects the tests would import.
+    import anthropic
+
     server.play([json_body({"error": {"message": "nobody knows the back door"}}, status=401)] * 2)
     key, headers = "k-mine", {"X-Gateway-Key": "the back door"}
     async with (
