@@ -24,11 +24,11 @@ async def test_a_stream_that_waits_in_its_process_until_the_time_of_its_node_is_
     inner, written = Workflow("inner").human("ask", prompt="Well?", expires=30).build(), Workflow("t")
     agent = AgentBuilder("a").with_model(ScriptedModel([call("inner")])).with_tools(FlowTool(inner)).build()
     if kind == "agent":
-        written.agent("below", agent, prompt="go", timeout=1.5)
+        written.agent("below", agent, prompt="go", timeout=0.9)
     elif kind == "flow":
-        written.flow("below", inner, timeout=1.5)
+        written.flow("below", inner, timeout=0.9)
     else:
-        written.tool("below", FlowTool(inner), timeout=1.5)
+        written.tool("below", FlowTool(inner), timeout=0.9)
     async with trail_of() as trail:
         result = await trail.run(written.build(), session="f", options=LEAVES)
         below = [row for row in await trail.runs() if row.parent is not None]
@@ -42,7 +42,7 @@ async def test_what_an_item_ran_whose_time_was_up_is_stopped_while_the_run_goes_
     inner = Workflow("inner").human("ask", prompt="Well?", expires=30).build()
     flow = (
         Workflow("t")
-        .map("m", over="items", flow=inner, on_item_error="record", item_timeout=1.5)
+        .map("m", over="items", flow=inner, on_item_error="record", item_timeout=0.9)
         .human("end", prompt="Go on?")
         .chain("m", "end")
         .build()
