@@ -31,7 +31,7 @@ F_contra = TypeVar("F_contra", contravariant=True)
 
 _log = logging.getLogger("steptrail.runs")
 
-_AT_ONCE = 16
+_AT_ONCE = 128
 """How many effects are performed before others have the event loop."""
 
 
