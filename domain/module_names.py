@@ -9,11 +9,14 @@ from pathlib import PurePath
 FROM_A_FILE = "steptrail_agent_"
 """The beginning of the name of a module that was loaded from a file by its path."""
 
+_OF_THE_PROGRAM = ("__main__", "__mp_main__")
+"""The names of the program itself, and in the processes that `multiprocessing` begins for it."""
+
 
 def module_of(kind: object) -> str:
     """Return the name of the module of a class or a function."""
     name = str(getattr(kind, "__module__", None))
-    return _program() if name == "__main__" else name.removeprefix(FROM_A_FILE)
+    return _program() if name in _OF_THE_PROGRAM else name.removeprefix(FROM_A_FILE)
 
 
 def _program() -> str:
