@@ -229,7 +229,7 @@ def _refuse_another_version(state: FlowState, flow: BuiltWorkflow) -> None:
         return
     if state.stop_request is not None or (pause is not None and pause.is_by_person):
         return  # which is carried out by any version
-    if gone := lacking(run, graph, flow.definition):
+    if gone := lacking(run, graph, flow.definition, flow.functions):
         why = (
             f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
             "give a worker that version too"

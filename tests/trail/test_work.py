@@ -331,6 +331,30 @@ async def test_a_run_is_left_to_a_worker_that_has_the_code_of_all_nodes_that_may
     assert ran == ["a", "a", "b", "b"]
 
 
+@pytest.mark.parametrize("kind", ["gate", "merge"])
+async def test_a_run_is_left_to_a_worker_that_has_the_functions_that_may_still_decide(place: Place, kind: str) -> None:
+    def old(given: object) -> bool:
+        return True
+
+    def new(given: object) -> bool:
+        return True
+
+    def version(function: Callable[[Any], bool]) -> BuiltWorkflow:
+        flow = Workflow("order").human("ask", prompt="Pay?").chain("ask", "last")
+        return (flow.gate("last", when=function) if kind == "gate" else flow.merge("last", function=function)).build()
+
+    left: list[Exception | None] = []
+    async with place.opened() as trail:
+        await trail.run(version(old), "go", session="r", options=RunOptions(longest_wait=0))
+        await trail.flow("r").answer("ask", approved=True, by="ana")
+        async with trail.work(version(new), on_left=lambda _, error: left.append(error)):
+            await until(lambda: bool(left))
+        assert "this one lacks what its node 'last' calls" in str(left[0])
+        async with trail.work(version(old)):
+            await ended(trail, "flow:r")
+        assert (await trail.flow("r").state()).status is ExecutionStatus.COMPLETED
+
+
 async def test_a_context_that_no_longer_fits_leaves_the_session_to_a_worker_that_takes_it(place: Place) -> None:
     def agent(fields: type[BaseModel]) -> Agent[str, BaseModel]:
         return agent_of(["Done."]).with_context(fields).build()
