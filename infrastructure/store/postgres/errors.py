@@ -36,8 +36,9 @@ _MISSET = (
     "bad value for ",
     'configuration parameter "',
     'invalid value for parameter "',
+    "unsupported startup parameter",
 )
-"""The words of the driver about a setting, before it has asked anybody, and of the server about one that it is sent."""
+"""The words of the driver about a setting before it asks anybody, and of a server or a pooler that does not take it."""
 
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:
