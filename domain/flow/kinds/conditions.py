@@ -69,7 +69,9 @@ def function_in(functions: Mapping[str, Callable[..., object]], name: str) -> Ca
     alike: list[Callable[..., object]] = []
     for known, function in functions.items():
         module = module_of(function)
-        if known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
+        # One of this very module is another function, such as a method of the same name.
+        was_here = name.startswith(f"{module}.")
+        if not was_here and known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
             alike.append(function)
     return alike[0] if len(alike) == 1 else None
 
