@@ -14,6 +14,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.module_names import module_of
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.storable import storable
 
@@ -140,7 +141,7 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
             decision=ContinuationDecision.FORBID,
             given_reason=f"Continuation evaluation failed: {message or kind.__name__}",
             context={
-                "exception": f"{kind.__module__}.{kind.__qualname__}",
+                "exception": f"{module_of(kind)}.{kind.__qualname__}",
                 "message": message,
                 **({"frames": list(frames)} if frames else {}),
             },

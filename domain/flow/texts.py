@@ -117,7 +117,7 @@ def _texts(place: str, value: JsonValue | tuple[JsonValue, ...]) -> Iterator[tup
 
 def _of_means(node: nodes.Node, path: str, means: NodeMeans) -> Iterator[Diagnostic]:
     """Yield what is wrong with what is not ours to read."""
-    for place, expression, is_condition in _expressions(node):
+    for place, expression, is_condition in expressions_of(node):
         if expression is not None and expression.kind == "cel":
             try:
                 means.expressions.check(expression.text, is_condition=is_condition)
@@ -156,7 +156,8 @@ def _wrong(
     return fault(code, f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}", advice)
 
 
-def _expressions(node: nodes.Node) -> Iterator[_Deciding]:
+def expressions_of(node: nodes.Node) -> Iterator[_Deciding]:
+    """Yield what decides in a node, each with its place in it."""
     match node:
         case nodes.GateNode(when=when):
             yield _Deciding("when", when)

@@ -54,10 +54,13 @@ _FORGET = "1 hour"
 _SETTINGS = f"""
 SELECT set_config('search_path', '{FLEET_SCHEMA}', false),
        set_config('enable_seqscan', 'off', false),
-       set_config('enable_bitmapscan', 'off', false)
+       set_config('enable_bitmapscan', 'off', false),
+       set_config('jit', 'off', false)
 """
 """Jobs are to be fetched in the order of their index. While a server has not counted the jobs that have just come, it
-takes them to be few, and would read and sort all of them for each that is fetched."""
+takes them to be few, and would read and sort all of them for each that is fetched.
+
+It takes what has to be read without an index to be very costly then, and would compile each such statement first."""
 
 _log = logging.getLogger("steptrail.runs")
 

@@ -225,11 +225,11 @@ class FlowControl:
 
 def _refuse_another_version(state: FlowState, flow: BuiltWorkflow) -> None:
     run, graph, pause = state.run, state.graph, state.pause_request
-    if run is None or graph is None or run.started.digest == flow.digest:
+    if run is None or graph is None or not state.is_open or run.started.digest == flow.digest:
         return
     if state.stop_request is not None or (pause is not None and pause.is_by_person):
         return  # which is carried out by any version
-    if gone := lacking(run, graph, flow.definition):
+    if gone := lacking(run, graph, flow.definition, flow.functions):
         why = (
             f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
             "give a worker that version too"

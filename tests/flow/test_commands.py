@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -199,18 +200,27 @@ async def test_a_function_that_decides_is_found_where_its_module_has_another_nam
         assert (result.status, result.envelope.vars["size_decision"]["targets"]) == (ExecutionStatus.COMPLETED, [to])
 
 
-async def test_a_function_that_decides_and_was_renamed_is_missed_with_a_way_on() -> None:
+class Strict:
+    @staticmethod
+    def is_fine(_: Envelope) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("before", "now"), [(is_fine, is_finer), (Strict.is_fine, is_fine)])
+async def test_a_function_that_decides_and_is_another_one_now_is_missed_with_a_way_on(
+    before: Callable[[Envelope], bool], now: Callable[[Envelope], bool]
+) -> None:
     old, new = (
         Workflow("t").human("ask", prompt="?").gate("pass", when=when).chain("ask", "pass").build()
-        for when in (is_fine, is_finer)
+        for when in (before, now)
     )
     async with trail_of() as trail:
         await trail.run(old, session="f", options=LEAVES)
         await trail.flow("f").answer("ask", approved=True, by="ana")
         result = await trail.flow("f").resume(new)
         assert result.error is not None
-        instead = f"the workflow has {__name__}.is_finer at this node now; go on with one that has it"
-        assert result.error.message == f"nobody brought the function {__name__}.is_fine: {instead}"
+        instead = f"the workflow has {__name__}.{now.__qualname__} at this node now; go on with one that has it"
+        assert result.error.message == f"nobody brought the function {__name__}.{before.__qualname__}: {instead}"
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
 
 

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from steptrail import Steptrail
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.flow.means import flow_means
+from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
 from steptrail.runtime.kernel.room import Room
+from steptrail.workflow import Envelope, Workflow
 from tests.trail.workers import Desk
 
 
@@ -81,3 +85,18 @@ async def test_hands_that_come_too_late_for_a_run_that_others_have_ended_do_not_
         await task
     # then
     assert (told, dict(ours.left)) == ([], {})
+
+
+async def test_a_workflow_that_others_have_ended_is_as_it_is_for_a_worker_that_lacks_its_code(tmp_path: Path) -> None:
+    def fails(envelope: Envelope) -> None:
+        raise ValueError("no")
+
+    # given
+    begun_with = Workflow("order").function("a", fails).build()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(begun_with, "go", session="r")
+        control = FlowControl(Environment(store=trail.store), "r", flow_means())
+        # when
+        ended = await control.resume(Workflow("order").function("b", fails).build(), obeys_pause=True)
+    # then
+    assert ended.status is ExecutionStatus.FAILED

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool, Tool
-from steptrail.workflow import BuiltWorkflow, Envelope, FlowTool, RunOptions, Workflow
+from steptrail.workflow import FlowTool, Workflow
 from tests.runner.kit import agent_of
 from tests.trail.workers import PATIENCE, Desk, Place, ended, left_by_a_crash, until
 
@@ -297,38 +296,6 @@ async def test_with_strict_a_session_goes_on_only_with_the_very_agent_that_began
             await ended(trail, "of-old")
         assert (await trail.session("of-old").state()).output == "old"
     assert caplog.text.count("is due, and left as it is") == 1
-
-
-async def test_a_run_is_left_to_a_worker_that_has_the_code_of_all_nodes_that_may_still_come(place: Place) -> None:
-    ran: list[str] = []
-
-    def version(*nodes: str) -> BuiltWorkflow:
-        flow = Workflow("order")
-        for node in nodes:
-            flow.function(node, partial(note, node), output=node)
-        return flow.human("ask", prompt="Pay?").chain(nodes[0], "ask", *nodes[1:]).build()
-
-    def note(node: str, envelope: Envelope) -> str:
-        ran.append(node)
-        return node
-
-    old, without_what_is_over, without_what_comes = version("a", "b"), version("x", "b"), version("a", "y")
-    left: list[Exception | None] = []
-    async with place.opened() as trail:
-        for name in ("r1", "r2"):
-            await trail.run(old, "go", session=name, options=RunOptions(longest_wait=0))
-        await trail.flow("r1").answer("ask", approved=True, by="ana")
-        async with trail.work(without_what_comes, on_left=lambda _, error: left.append(error)):
-            await until(lambda: bool(left))
-        assert str(left[0]) == (
-            "cannot resume session 'flow:r1': it was begun with another version of 'order', and this one lacks what "
-            "its node 'b' calls: give a worker that version too"
-        )
-        assert (await trail.flow("r1").state()).is_open
-        await trail.flow("r2").answer("ask", approved=True, by="ana")
-        async with trail.work(without_what_is_over):
-            await ended(trail, "flow:r1", "flow:r2")
-    assert ran == ["a", "a", "b", "b"]
 
 
 async def test_a_context_that_no_longer_fits_leaves_the_session_to_a_worker_that_takes_it(place: Place) -> None:

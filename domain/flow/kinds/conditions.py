@@ -53,7 +53,8 @@ def variables_of(seen: Seen, source: str) -> Mapping[str, JsonValue]:
 
 def called(name: str, means: NodeMeans, *given: object) -> object:
     """Return what a function returns. Raises `NodeFault` of the class `config` if nobody brought it, or it is async."""
-    function = _brought(name, means.functions)
+    if (function := function_in(means.functions, name)) is None:
+        raise without_code(f"the function {name}", ", ".join(means.functions) or "nothing")
     result: object = function(*given)
     if isawaitable(result):
         getattr(result, "close", lambda: None)()  # or Python warns that it was never awaited
@@ -61,21 +62,18 @@ def called(name: str, means: NodeMeans, *given: object) -> object:
     return result
 
 
-def _brought(name: str, functions: Mapping[str, Callable[..., object]]) -> Callable[..., object]:
-    """Return the function that was recorded under a name, also where it has been moved to another module.
-
-    Raises `NodeFault` of the class `config` when there is none.
-    """
+def function_in(functions: Mapping[str, Callable[..., object]], name: str) -> Callable[..., object] | None:
+    """Return the function that was recorded under a name, also where it has been moved to another module; else None."""
     if (function := functions.get(name)) is not None:
         return function
     alike: list[Callable[..., object]] = []
     for known, function in functions.items():
         module = module_of(function)
-        if known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
+        # One of this very module is another function, such as a method of the same name.
+        was_here = name.startswith(f"{module}.")
+        if not was_here and known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
             alike.append(function)
-    if len(alike) != 1:
-        raise without_code(f"the function {name}", ", ".join(functions) or "nothing")
-    return alike[0]
+    return alike[0] if len(alike) == 1 else None
 
 
 def compares(condition: Condition, seen: Seen) -> bool:

@@ -19,11 +19,26 @@ from steptrail.infrastructure.store.postgres.driver import GAVE_WAY, ONLY_READS,
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
 
-_REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'FATAL: role "')
+_REFUSED = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    'FATAL: role "',
+    "permission denied for database",
+)
 """A role that is not there, or may not log in, is said to be so; a certificate that is not there is a file of ours."""
 
-_MISSET = ("invalid sslmode", "invalid port number", "invalid integer value", "bad value for ")
-"""The words of the driver about a setting, before it has asked anybody."""
+_MISSET = (
+    "invalid sslmode",
+    "invalid target_session_attrs",
+    "invalid port number",
+    "invalid integer value",
+    "bad value for ",
+    'configuration parameter "',
+    'invalid value for parameter "',
+    "unsupported startup parameter",
+)
+"""The words of the driver about a setting before it asks anybody, and of a server or a pooler that does not take it."""
 
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:

@@ -327,3 +327,13 @@ async def test_a_wake_is_fetched_without_a_look_at_all_others_when_thousands_hav
                 read.append(found)
     # then
     assert read[2] - read[0] <= 20
+
+
+async def test_a_server_compiles_none_of_our_short_statements(postgres_url: str) -> None:
+    async with opened(postgres_url) as engine:
+        assert engine._pool is not None  # pyright: ignore[reportPrivateUsage]
+        async with engine._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
+            plan = await connection.execute("EXPLAIN DELETE FROM fleet_workers WHERE seen < now()")
+            lines = [str(line) for (line,) in await plan.fetchall()]
+    assert "Seq Scan" in "".join(lines)
+    assert "JIT:" not in lines

@@ -106,6 +106,9 @@ async def test_given_the_right_password_then_no_error_of_the_store_holds_it(guar
         ({"port": "99999"}, StoreUnavailable, 'is wrong: invalid port number: "99999"'),
         ({"database": "postgres?sslmode=yes"}, StoreUnavailable, 'is wrong: invalid sslmode value: "yes"'),
         ({"database": "postgres?connect_timeout=soon"}, StoreUnavailable, "is wrong: bad value for connect_timeout"),
+        ({"database": "postgres?target_session_attrs=us"}, StoreUnavailable, "is wrong: invalid target_session_attrs"),
+        ({"database": "postgres?options=-c%20colour%3D1"}, StoreUnavailable, "is wrong: unrecognized configuration"),
+        ({"database": "postgres?options=-c%20work_mem%3D?"}, StoreUnavailable, "is wrong: invalid value for parameter"),
     ],
 )
 def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(
@@ -136,10 +139,12 @@ def test_given_a_server_that_has_no_room_for_one_more_connection_then_that_is_sa
     [
         ("FATAL:  no more connections allowed (max_client_conn)", "takes no connection now"),
         ('FATAL:  role "ana" is not permitted to log in', "refuses the user or the password"),
+        ('FATAL:  permission denied for database "agents"', "refuses the user or the password"),
+        ("FATAL:  unsupported startup parameter: options", "a setting in the address"),
         ('root certificate file "/root.crt" does not exist\nEither provide the file', "cannot be reached"),
     ],
 )
-def test_given_what_the_driver_says_of_a_connection_then_only_a_user_who_was_refused_is_said_to_be(
+def test_given_what_the_driver_says_of_a_connection_then_a_user_is_refused_only_if_it_says_so(
     text: str, why: str
 ) -> None:
     failed = ServerFailure(f'connection to server at "db", port 5432 failed: {text}', state=None, is_lost=True)

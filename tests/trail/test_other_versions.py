@@ -1,0 +1,69 @@
+"""A run of another version of its workflow is left to a worker that has the code which the run may still call."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
+from tests.trail.workers import Place, ended, until
+
+pytestmark = pytest.mark.usefixtures("often")
+
+
+async def test_a_run_is_left_to_a_worker_that_has_the_code_of_all_nodes_that_may_still_come(place: Place) -> None:
+    ran: list[str] = []
+
+    def version(*nodes: str) -> BuiltWorkflow:
+        flow = Workflow("order")
+        for node in nodes:
+            flow.function(node, partial(note, node), output=node)
+        return flow.human("ask", prompt="Pay?").chain(nodes[0], "ask", *nodes[1:]).build()
+
+    def note(node: str, envelope: Envelope) -> str:
+        ran.append(node)
+        return node
+
+    old, without_what_is_over, without_what_comes = version("a", "b"), version("x", "b"), version("a", "y")
+    left: list[Exception | None] = []
+    async with place.opened() as trail:
+        for name in ("r1", "r2"):
+            await trail.run(old, "go", session=name, options=RunOptions(longest_wait=0))
+        await trail.flow("r1").answer("ask", approved=True, by="ana")
+        async with trail.work(without_what_comes, on_left=lambda _, error: left.append(error)):
+            await until(lambda: bool(left))
+        assert str(left[0]) == (
+            "cannot resume session 'flow:r1': it was begun with another version of 'order', and this one lacks what "
+            "its node 'b' calls: give a worker that version too"
+        )
+        assert (await trail.flow("r1").state()).is_open
+        await trail.flow("r2").answer("ask", approved=True, by="ana")
+        async with trail.work(without_what_is_over):
+            await ended(trail, "flow:r1", "flow:r2")
+    assert ran == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("kind", ["gate", "merge"])
+async def test_a_run_is_left_to_a_worker_that_has_the_functions_that_may_still_decide(place: Place, kind: str) -> None:
+    def old(given: object) -> bool:
+        return True
+
+    def new(given: object) -> bool:
+        return True
+
+    def version(function: Callable[[Any], bool]) -> BuiltWorkflow:
+        flow = Workflow("order").human("ask", prompt="Pay?").chain("ask", "last")
+        return (flow.gate("last", when=function) if kind == "gate" else flow.merge("last", function=function)).build()
+
+    left: list[Exception | None] = []
+    async with place.opened() as trail:
+        await trail.run(version(old), "go", session="r", options=RunOptions(longest_wait=0))
+        await trail.flow("r").answer("ask", approved=True, by="ana")
+        async with trail.work(version(new), on_left=lambda _, error: left.append(error)):
+            await until(lambda: bool(left))
+        assert "this one lacks what its node 'last' calls" in str(left[0])
+        async with trail.work(version(old)):
+            await ended(trail, "flow:r")
+        assert (await trail.flow("r").state()).status is ExecutionStatus.COMPLETED
