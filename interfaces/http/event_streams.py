@@ -190,8 +190,8 @@ class _Endpoints:
         with suppress(WebSocketDisconnect):
             async with aclosing(self._read(messages, partial(_gone, websocket))) as envelopes:
                 async for envelope in envelopes:
-                    await _send(websocket, envelope.to_json().decode())
-            await websocket.close(_GOING_AWAY)
+                    await _sent(websocket.send_text(envelope.to_json().decode()))
+            await _sent(websocket.close(_GOING_AWAY))
 
     async def conversation(self, request: "Request") -> "Response":
         """Answer with the stored conversation."""
@@ -331,13 +331,13 @@ async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[Broadcast
         _away.warn("the messages of a session could not be read on: %s", error)
 
 
-async def _send(websocket: "WebSocket", text: str) -> None:
-    """Send a text. Raises `WebSocketDisconnect` when the other side is gone."""
+async def _sent(sending: Awaitable[None]) -> None:
+    """Wait until something is sent. Raises `WebSocketDisconnect` when the other side is gone."""
     from starlette.websockets import WebSocketDisconnect
 
     try:
-        await websocket.send_text(text)
-    except RuntimeError as error:  # the server has hung up on what is no WebSocket, and we have not heard of it yet
+        await sending
+    except RuntimeError as error:  # of uvicorn: the line has broken, or it has hung up on what is no WebSocket
         raise WebSocketDisconnect from error
 
 

@@ -232,9 +232,14 @@ class Followed {
     do {
       this.#again = false;
       isAll = await this.#fetched();
-    } while (this.#again && !this._closed);
+    } while (this.#again && !this.#awayMs && !this._closed);
     this.#fetching = false;
     if (!isAll) this.#later();
+  }
+
+  /** Fetches what is stored, since it has changed. Where the server has asked us to stay away, that comes by itself. */
+  _changed() {
+    if (!this.#awayMs) void this.refresh();
   }
 
   get #key() {
@@ -359,7 +364,7 @@ class Followed {
     this._connected = true;
     this.#welcomed();
     this._begun();
-    void this.refresh();
+    this._changed();
   }
 
   /** Waits for the next sign of life. @param {{ close(): void } | null} line */
@@ -416,7 +421,7 @@ class Followed {
     if (isGap && body.previous === null) this.#beginAnew();
     this.#remember(id);
     this._durable(type, data, placeOf(id)[0]);
-    if (isGap) void this.refresh();
+    if (isGap) this._changed();
     this._show();
   }
 
@@ -528,10 +533,10 @@ export class SteptrailSession extends Followed {
           this._begun(); // what was being written was cut off
           for (const piece of this.#pieces.values()) piece.until = Math.min(piece.until, version); // and the rest is stored, or lost
         }
-        void this.refresh();
+        this._changed();
         break;
       case "agent.message":
-        if (!isKnown) void this.refresh();
+        if (!isKnown) this._changed();
         break;
       case "agent.tool.started":
         if (!isKnown) this.#call(data, version, "running", "");
@@ -544,7 +549,7 @@ export class SteptrailSession extends Followed {
         break;
       case "agent.step.completed":
         if (!data.has_text) this.#drop((piece) => piece.step === data.step_number); // it broke off: nothing of it is stored
-        else if (!isKnown && this.#endStep(data.step_number, version)) void this.refresh();
+        else if (!isKnown && this.#endStep(data.step_number, version)) this._changed();
         break;
       default: // a type that this client does not know
     }
@@ -670,7 +675,7 @@ export class SteptrailFlow extends Followed {
     if (isKnown || this.#run === null) return;
     if (type === "flow.node.started") this.#mark(data.node, "open");
     else if (type === "flow.node.completed") this.#mark(data.node, "ran");
-    else if (CHANGES.has(type)) void this.refresh();
+    else if (CHANGES.has(type)) this._changed();
   }
 
   /** @param {string} id @param {UiFlowRun["nodes"][number]["mark"]} mark */

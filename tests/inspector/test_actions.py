@@ -451,6 +451,25 @@ async def test_a_session_can_be_forked_from_its_page_where_a_step_has_ended_and_
     assert f'href="{forked.headers["location"]}"' in source
 
 
+async def test_a_fork_is_its_tenants_also_after_an_event_at_which_the_session_was_nobodys(
+    trail: Steptrail, clients: Clients
+) -> None:
+    tenant = "acme" * 20  # which is longer than what the index keeps of it
+    agent = AgentBuilder("a").with_model(ScriptedModel(["One.", "Two."])).build()
+    await trail.run(agent, "hello", session="moved")
+    before = (await trail.session("moved").state()).version
+    await trail.run(agent, "again", session="moved", metadata={"tenant": tenant})
+
+    def of_tenant(request: object) -> Access:
+        assert request is not None
+        return Access(tenant=tenant, may_act=True)
+
+    async with clients(of_tenant) as client:
+        form = forms((await client.get("/runs/moved")).text)[-1]
+        forked = await post(client, form, do="fork", after=str(before))
+        assert (await client.get(forked.headers["location"])).status_code == 200
+
+
 async def test_a_fork_tells_nothing_of_a_source_that_its_reader_may_not_see(trail: Steptrail, clients: Clients) -> None:
     await trail.session("failed").fork(session="theirs", by="ana", metadata={"tenant": "acme"})
     await trail.session("failed").fork(session="ours", by="ana")

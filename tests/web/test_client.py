@@ -124,6 +124,33 @@ def test_a_server_that_says_when_to_come_again_is_left_in_peace_until_then(statu
     assert said == {"waits": [22_000, 2000, 4000]}
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_messages_on_a_line_that_is_open_ask_no_sooner_than_the_server_says(status: int) -> None:
+    said = played(f"""
+      let isBusy = false, fetched = 0;
+      const events = answering(open);
+      const fetch = async (address) => {{
+        if (String(address).includes("/events")) return events(address);
+        fetched += 1;
+        if (!isBusy) return new Response(JSON.stringify(stored));
+        await new Promise(setImmediate); // the other messages come meanwhile
+        return new Response("", {{ status: {status}, headers: {{ "retry-after": "100" }} }});
+      }};
+      follow({{ fetch }});
+      await settled();
+      [isBusy, fetched] = [true, 0];
+      const event = "agent.message", data = {{}};
+      const message = (at) => ({{ event, sequence: `${{at}}.1`, previous: `${{at - 1}}.1`, data }});
+      for (const at of [4, 5, 6]) say(message(at));
+      await settled();
+      say(message(7));
+      await settled();
+      const {{ connected, lastId }} = views.at(-1);
+      const said = {{ fetched, connected, lastId }};
+    """)
+    assert said == {"fetched": 1, "connected": True, "lastId": "7.1"}
+
+
 def test_a_fetch_that_is_one_too_many_ends_no_line_that_is_open() -> None:
     said = played("""
       let answers = [stored, stored, null, stored];

@@ -61,25 +61,29 @@ def test_who_says_more_than_a_line_or_two_is_sent_away(served: Served, told: lis
             received(socket, 1)
 
 
-async def test_a_server_that_hangs_up_before_it_tells_us_leaves_no_traceback() -> None:
-    # So does uvicorn on a client whose bytes are no WebSocket.
+@pytest.mark.parametrize("refused", ["websocket.send", "websocket.close"])
+async def test_a_server_that_has_hung_up_and_takes_no_more_of_us_leaves_no_traceback(refused: str) -> None:
+    # So does uvicorn on a client whose bytes are no WebSocket, and on one whose line broke without a word.
     sent: list[str] = []
-    coming = [{"type": "websocket.connect"}]
+    coming: list[dict[str, Any]] = [{"type": "websocket.connect"}]
+    if refused == "websocket.close":
+        coming.append({"type": "websocket.disconnect", "code": 1006})
 
     async def receive() -> Any:
-        return coming.pop() if coming else await asyncio.Event().wait()
+        return coming.pop(0) if coming else await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message["type"])
-        if message["type"] == "websocket.send":
-            raise RuntimeError("Unexpected ASGI message 'websocket.send', after sending 'websocket.close'.")
+        if message["type"] == refused:
+            raise RuntimeError(f"Unexpected ASGI message '{refused}', after sending 'websocket.close'.")
 
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await trail.run(agent_with(), "Where is the tea?", session="told")
         app = event_stream(trail, authorize=lambda _, __: True)
         where = {"type": "websocket", "path": "/sessions/told/events", "query_string": b""}
         await app({**where, "headers": [], "subprotocols": []}, receive, send)
-    assert sent == ["websocket.accept", "websocket.send"]
+    assert (sent[0], sent[-1]) == ("websocket.accept", refused)
+    assert sent.count(refused) == 1
 
 
 def test_text_comes_as_it_is_written(served: Served) -> None:

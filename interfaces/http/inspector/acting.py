@@ -133,7 +133,9 @@ class Acting(Answering):
         once = digest_of([row.stream, by, after, form.get("once", "")])
         into = f"{row.session_id[:_MOST_OF_A_NAME]}-fork-{once[:8]}"
         if not await self.trail.store.index(IndexQuery(streams=[stream_of(SessionId(into))])):
-            await session.fork(at=at, session=into, by=by, reason=reason)
+            # It is whose the session is now, so that whoever asks for it sees it.
+            now = {name: value for name, value in (await session.state()).metadata.items() if name == "tenant"}
+            await session.fork(at=at, session=into, by=by, reason=reason, metadata=now)
         return into
 
 
