@@ -41,7 +41,7 @@ async def wait_through(
     The work is not cancelled, and its result and its exception are left alone; `on_cancel` is called at once, and may
     tell the work that it should end soon.
     """
-    loop = asyncio.get_running_loop()
+    loop = work[0].get_loop()  # none is said to run in a process that was forked beside it
     ended: Uncancellable[None] = Uncancellable(loop=loop)
     ended.on_cancel = on_cancel
 
