@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 from steptrail.domain.exception_words import words_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.mcp.listing import fault_of, without_unreadable
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import wait_to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -125,8 +125,7 @@ class McpConnection:
         self._over.set()
         if not self._settled.is_set():
             self._task.cancel()
-        if (cancelled := await wait_through(self._task)) is not None:
-            raise cancelled
+        await wait_to_the_end(self._task)
 
     def _refuse(self, error: Exception) -> None:
         """End it because of what the server has sent."""

@@ -41,7 +41,7 @@ from steptrail.infrastructure.views.turns import Turns
 from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import wait_to_the_end
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import Seldom
@@ -318,8 +318,7 @@ class Views:
                 task.cancel()
             # A batch that a silent server does not take is left behind, and given up when all is closed.
             ended = asyncio.gather(*tasks, return_exceptions=True)
-            if (cancelled := await wait_through(ended, timeout=_FAREWELL_SECONDS)) is not None:
-                raise cancelled
+            await wait_to_the_end(ended, timeout=_FAREWELL_SECONDS)
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""

@@ -64,14 +64,19 @@ async def wait_through(
     return None
 
 
+async def wait_to_the_end(work: "asyncio.Future[Any]", *, timeout: float | None = None) -> None:
+    """Do what `wait_through` does, and raise the caller's `CancelledError` after it."""
+    if (cancelled := await wait_through(work, timeout=timeout)) is not None:
+        raise cancelled
+
+
 async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
     """Cancel a task and wait for its end. A caller that is cancelled meanwhile gets its `CancelledError` after that.
 
     To await the task itself cannot tell its cancellation from the caller's.
     """
     task.cancel()
-    if (cancelled := await wait_through(task)) is not None:
-        raise cancelled
+    await wait_to_the_end(task)
 
 
 def leave_behind(task: "asyncio.Task[Any]") -> None:

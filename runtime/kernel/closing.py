@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import wait_to_the_end
 
 
 class Closing(ABC):
@@ -33,8 +33,7 @@ async def close_all(closing: Iterable[Callable[[], Coroutine[Any, Any, None]]]) 
     A caller that is cancelled meanwhile, as by anyio again and again, gets its `CancelledError` when all are closed.
     """
     ended = asyncio.gather(*(close() for close in closing), return_exceptions=True)
-    if (cancelled := await wait_through(ended)) is not None:
-        raise cancelled
+    await wait_to_the_end(ended)
     for error in ended.result():
         if error is not None:
             raise error

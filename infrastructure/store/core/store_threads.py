@@ -23,7 +23,7 @@ from steptrail.domain.kernel.record import StreamHead
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases, StoreLease
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished, tell_all
-from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
+from steptrail.runtime.kernel.cancellation import Uncancellable, wait_to_the_end
 from steptrail.runtime.kernel.live_bus import LiveBus
 
 _COMMITS_PER_GROUP = 256
@@ -151,8 +151,7 @@ class StoreThreads:
 
         with suppress(StoreUnavailable):
             freeing = asyncio.wrap_future(self._submit(self._keeper, free))
-            if (cancelled := await wait_through(freeing, timeout=_FREEING_SECONDS)) is not None:
-                raise cancelled
+            await wait_to_the_end(freeing, timeout=_FREEING_SECONDS)
 
     async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
         """Write a commit. What is large is never written in the caller's thread."""
