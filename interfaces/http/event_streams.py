@@ -190,8 +190,8 @@ class _Endpoints:
         with suppress(WebSocketDisconnect):
             async with aclosing(self._read(messages, partial(_gone, websocket))) as envelopes:
                 async for envelope in envelopes:
-                    await _sent(websocket.send_text(envelope.to_json().decode()))
-            await _sent(websocket.close(_GOING_AWAY))
+                    await _delivered(websocket.send_text(envelope.to_json().decode()))
+            await _delivered(websocket.close(_GOING_AWAY))
 
     async def conversation(self, request: "Request") -> "Response":
         """Answer with the stored conversation."""
@@ -331,7 +331,7 @@ async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[Broadcast
         _away.warn("the messages of a session could not be read on: %s", error)
 
 
-async def _sent(sending: Awaitable[None]) -> None:
+async def _delivered(sending: Awaitable[None]) -> None:
     """Wait until something is sent. Raises `WebSocketDisconnect` when the other side is gone."""
     from starlette.websockets import WebSocketDisconnect
 
