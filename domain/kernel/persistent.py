@@ -37,7 +37,8 @@ class Layers(Mapping[K, V]):
 
     def updated(self, sets: Mapping[K, V], unsets: Iterable[K] = ()) -> "Layers[K, V]":
         """Return this mapping with the values of `sets`, and then without the keys of `unsets`."""
-        gone, fresh, number = frozenset(unsets), list[tuple[int, K, V]](), self._next
+        gone, number = frozenset(unsets), self._next
+        fresh: list[tuple[int, K, V]] = []
         for key, value in sets.items():
             if key not in gone:
                 known = self._bucket(key).get(key)
@@ -89,24 +90,27 @@ class Layers(Mapping[K, V]):
         """Return this mapping with the changes that `since` has returned of another one with the same entries."""
         mask, number = len(self._rows) - 1, self._next
         copied: dict[int, _Bucket[K, V]] = {}
-
-        def bucket(key: K) -> _Bucket[K, V]:
+        changes: list[tuple[K, tuple[int, K, V] | None]] = [(key, None) for key in gone]
+        changes += [(entry[1], entry) for entry in fresh]
+        for key, entry in changes:
             place = hash(key) & (mask << 5 | mask)
-            if place not in copied:
-                copied[place] = self._rows[place >> 5][place & 31].copy()
-            return copied[place]
-
-        for key in gone:
-            bucket(key).pop(key, None)
-        for entry in fresh:
-            bucket(entry[1])[entry[1]] = entry
-            number = max(number, entry[0] + 1)
+            bucket = copied.get(place)
+            if bucket is None:
+                bucket = copied[place] = self._rows[place >> 5][place & 31].copy()
+            if entry is None:
+                bucket.pop(key, None)
+            else:
+                bucket[key] = entry
+                number = max(number, entry[0] + 1)
         return self._with(copied, number) if copied else self
 
     def __getitem__(self, key: K) -> V:
         return self._bucket(key)[key][2]
 
-    def _bucket(self, key: K) -> "_Bucket[K, V]":
+    def __contains__(self, key: object) -> bool:
+        return key in self._bucket(key)
+
+    def _bucket(self, key: object) -> "_Bucket[K, V]":
         mask, code = len(self._rows) - 1, hash(key)
         return self._rows[code >> 5 & mask][code & mask]
 
