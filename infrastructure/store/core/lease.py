@@ -164,7 +164,7 @@ class FileLeases(Leases):
             # Before it can be seen: another thread takes a file of this holder for one that could not be removed.
             self._held.add(path)
         try:
-            path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
+            path.write_bytes(json.dumps(_description(stream, owner)).encode())
         except BaseException:
             # A lease that was not granted leaves nothing behind.
             self.give_up(path)

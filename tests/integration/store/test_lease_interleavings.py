@@ -53,7 +53,7 @@ class Taker:
 @contextmanager
 def taking_turns(takers: list[Taker], monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """Have takers stand still where they look or write."""
-    of_threads, write = {taker.thread: taker for taker in takers}, Path.write_text
+    of_threads, write = {taker.thread: taker for taker in takers}, Path.write_bytes
 
     def gated(really: Callable[..., Any]) -> Callable[..., Any]:
         def waiting(*given: Any, **how: Any) -> Any:
@@ -68,7 +68,7 @@ def taking_turns(takers: list[Taker], monkeypatch: pytest.MonkeyPatch) -> Genera
         return waiting
 
     with monkeypatch.context() as patched:
-        for owner, name in ((os, "listdir"), (Path, "write_text"), (Path, "unlink")):
+        for owner, name in ((os, "listdir"), (Path, "write_bytes"), (Path, "unlink")):
             patched.setattr(owner, name, gated(getattr(owner, name)))
         yield
 

@@ -203,13 +203,13 @@ def test_an_owner_that_cannot_be_read_is_busy_all_the_same(tmp_path: Path) -> No
 def test_a_lease_that_finds_no_room_is_refused_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    leases, write = FileLeases(tmp_path / "runs.db", patience=1), Path.write_bytes
 
-    def write(_: Path, text: str, encoding: str) -> None:
-        Path("/dev/full").write_bytes(text.encode(encoding))
+    def write_where_it_is_full(_: Path, data: bytes) -> None:
+        write(Path("/dev/full"), data)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", write)
+        patched.setattr(Path, "write_bytes", write_where_it_is_full)
         with pytest.raises(StoreFull, match=r"^no space left for the leases in .*: nothing was written, free some and"):
             leases.acquire("agent:s1", "w1", take_over=False)
     assert leases.seen() == []
