@@ -29,8 +29,8 @@ from steptrail.runtime.kernel.live_bus import LiveBus
 _COMMITS_PER_GROUP = 256
 _FEW = 32
 """How many events are read in the time of one commit."""
-_QUICK_SECONDS = 0.002
-"""How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
+_QUICK_SECONDS = 0.004
+"""How long an event loop may be held by one write. Disks of a cloud, which sync in 1 to 3 ms, are to be below it."""
 _REST_SECONDS = 0.005
 """After how long without a write the recorder does what it has put off."""
 _FREEING_SECONDS = 2.0
