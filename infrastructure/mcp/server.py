@@ -9,7 +9,6 @@ import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
@@ -163,9 +162,7 @@ class McpServer:
         self._tools = tuple(McpTool(spec=spec, remote_name=name, call=self._call) for name, spec in specs.items())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         async with self._connecting:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -181,13 +178,11 @@ class McpServer:
         self._portal = portal
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         portal, self._portal = self._portal, None
         if portal is not None:
             try:
-                portal.call(self.__aexit__(kind, error, trace))
+                portal.call(self.__aexit__())
             finally:
                 portal.close()
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
@@ -161,9 +160,7 @@ class Broadcaster:
         self._working = asyncio.create_task(self._work(self._chunks), name=f"steptrail {self._follower.name}")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End, and let another one go on."""
         if self._working is not None:
             working, self._working = self._working, None

@@ -9,7 +9,6 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
@@ -51,9 +50,7 @@ class ListenerRegistration:
         """Return self."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop listening."""
         self.stop()
 

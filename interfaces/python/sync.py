@@ -7,7 +7,6 @@ without a docstring here have the signature and the docstring of the async metho
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from steptrail.domain.errors import StoreUnavailable
@@ -132,9 +131,7 @@ class SyncFollower:
         self._entries = SyncSubscription(self._portal, self._follower.entries)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let the next one work."""
         if self._portal.is_open:
             self._portal.call(self._follower.aclose())

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from msgspec.structs import replace
@@ -454,8 +453,6 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
     async def _lags(self) -> Mapping[str, int]:
         return {each.name: each.lag for each in await self.views.status()}
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the store."""
         await self.close()

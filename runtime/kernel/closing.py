@@ -3,7 +3,6 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from steptrail.runtime.kernel.cancellation import wait_to_the_end
@@ -20,9 +19,7 @@ class Closing(ABC):
         """Return self."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self.aclose()
 

@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from steptrail.domain.errors import ConfigurationError
@@ -76,9 +75,7 @@ class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_
         self._task.add_done_callback(lambda _: self._news.set())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cancel the run if it still goes on, and wait until the session is paused."""
         running = self._running()
         if not running.done():

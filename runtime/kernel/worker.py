@@ -7,7 +7,6 @@ what is due is all that differs: it looks at the index each time when the log gr
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Protocol, Self
 
 from steptrail.runtime.kernel.closing import close_all
@@ -80,8 +79,6 @@ class Worker(AbstractAsyncContextManager["Worker"]):
         await self._hearing.begin(self._hands)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Drain."""
         await self.drain()
