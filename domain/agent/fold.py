@@ -17,14 +17,10 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
-from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.events import ExecutionFinished
-from steptrail.domain.shared.keys import KeyUse
-from steptrail.domain.shared.parent import ParentRef
-from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.fold import ExecutionBase, FoldBase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
@@ -67,7 +63,7 @@ class StepFold(Struct):
     is_told_in_a_message: bool = False
 
 
-class ExecutionFold(Struct):
+class ExecutionFold(ExecutionBase, kw_only=True):
     """The open execution, or the last one. The clock `wall` shows its wall time since the start or the last resume.
 
     `input` is the message that it answers. A retry has the input of the execution `retry_of`. `waits` says the same as
@@ -77,50 +73,34 @@ class ExecutionFold(Struct):
     started ones by tool, and `tool_calls_refused` those beyond the limit. `usage` includes the bill of the sessions
     below this one, and `usage_below` is that part. `rejections` counts the answers in a row that were rejected.
     `answer_due` says that the next model call is the one of `OutputMode.LAST` that asks for the answer. `context` is
-    what was said of the run. `unopened` counts the waits for resources in a row.
+    what was said of the run.
     """
 
-    id: str
-    ordinal: int
     input: Message | None
-    key: str | None
     agent: AgentSnapshot
-    started_at: int
     wall: Stopwatch
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
-    usage: Usage = Usage()
     usage_below: Usage = Usage()
-    model_usage: tuple[ModelUsage, ...] = ()
     active_us: int = 0
     consecutive_failures: int = 0
     total_failures: int = 0
-    unproductive_segments: int = 0
-    productive: bool = False
     unanswered: bool = True
-    paused: Request | None = None
-    unpaused: Request | None = None
-    stop_request: Request | None = None
-    pause_request: Request | None = None
     votes: tuple[ContinuationEvaluation, ...] = ()
     guard_votes: tuple[ContinuationEvaluation, ...] = ()
     decided_votes: tuple[ContinuationEvaluation, ...] = ()
     decision: ContinuationEvaluated | None = None
     retry: RetryScheduled | None = None
     wait: WaitStarted | None = None
-    waits: tuple[Wait, ...] = ()
     asked_again: bool = False
     waited: bool = False
     hooks_ran: frozenset[HookPhase] = frozenset()
     calls: int = 0
     tool_calls: dict[str, int] = {}
     tool_calls_refused: int = 0
-    finished: ExecutionFinished | None = None
-    finished_at: int | None = None
     retry_of: str | None = None
     rejections: int = 0
     answer_due: bool = False
     context: JsonValue = None
-    unopened: int = 0
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Add a bill: the tokens, and the part of them for each model, as far as the models are known."""
@@ -141,7 +121,7 @@ _AT_REST = {
 }
 
 
-class SessionFold(Struct):
+class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
     `withdrawn` holds the indices of messages that are no longer shown to a model: answers that were given up when a
@@ -152,29 +132,16 @@ class SessionFold(Struct):
     phase: Phase = Phase.ABSENT
     resume_to: Phase = Phase.BOUNDARY
     wait_origin: Phase = Phase.BOUNDARY
-    version: int = 0
     agent_id: str = ""
-    name: str = ""
-    parent: ParentRef | None = None
     forked_from: ForkRef | None = None
-    metadata: dict[str, JsonValue] = {}
     messages: Log[Message] = field(default_factory=Log[Message])
     origins: Log[MessageOrigin] = field(default_factory=Log[MessageOrigin])
-    created_at: int = 0
-    updated_at: int = 0
-    seen_at: int = 0
-    segment: int = 0
-    worker: str = ""
-    executions: int = 0
     input_at: int = 0
     inferences: int = 0
     usage: Usage = Usage()
     usage_below: Usage = Usage()
     models_before: tuple[ModelUsage, ...] = ()
-    keys: dict[str, KeyUse] = {}
     withdrawn: tuple[int, ...] = ()
-    ended_at_version: Log[int] = field(default_factory=Log[int])
-    execution: ExecutionFold | None = None
     step: StepFold | None = None
 
     @property
@@ -207,11 +174,6 @@ class SessionFold(Struct):
     def say(self, message: Message, origin: MessageOrigin) -> None:
         """Add a message to the conversation, with its origin."""
         self.messages, self.origins = self.messages.appended(message), self.origins.appended(origin)
-
-    def remember(self, key: str | None, what: str, ran: str | None = None) -> None:
-        """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
-        if key is not None:
-            self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}
 
     @property
     def status(self) -> ExecutionStatus:

@@ -14,18 +14,18 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.output import OutputVerdict
+from steptrail.domain.shared import fold as shared
 from steptrail.domain.shared.keys import said, with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import billed_together
 
 EXECUTION_HANDLERS = Handlers[SessionFold, [int], None]()
-
-
-@EXECUTION_HANDLERS.of(stored.SessionStarted)
-def _session_started(fold: SessionFold, event: stored.SessionStarted, at: int) -> None:
-    fold.name, fold.parent, fold.metadata = event.name, event.parent, dict(event.metadata)
-    fold.created_at = at
+EXECUTION_HANDLERS.of(stored.SessionStarted)(shared.session_started)
+EXECUTION_HANDLERS.of(stored.MetadataChanged)(shared.metadata_changed)
+EXECUTION_HANDLERS.of(stored.PauseRequested)(shared.pause_requested)
+EXECUTION_HANDLERS.of(stored.PauseLifted)(shared.pause_lifted)
+EXECUTION_HANDLERS.of(stored.StopRequested)(shared.stop_requested)
 
 
 @EXECUTION_HANDLERS.of(stored.SessionForked)
@@ -65,12 +65,6 @@ def _messages_appended(fold: SessionFold, event: stored.MessagesAppended, at: in
         fold.execution.asked_again = True
     if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
         fold.execution.unanswered, fold.execution.answer_due = True, False
-
-
-@EXECUTION_HANDLERS.of(stored.MetadataChanged)
-def _metadata_changed(fold: SessionFold, event: stored.MetadataChanged, at: int) -> None:
-    kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
-    fold.metadata = {**kept, **event.changes}
 
 
 @EXECUTION_HANDLERS.of(stored.ExecutionStarted)
@@ -179,29 +173,6 @@ def _execution_paused(fold: SessionFold, event: stored.ExecutionPaused, at: int)
         # What was said before is answered when the pause is over.
         fold.execution.asked_again = False
         fold.execution.productive = True
-
-
-@EXECUTION_HANDLERS.of(stored.StopRequested)
-def _stop_requested(fold: SessionFold, event: stored.StopRequested, at: int) -> None:
-    fold.remember(event.key, "stop")
-    if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
-        fold.execution.stop_request = Request(event.by, event.reason, at)
-
-
-@EXECUTION_HANDLERS.of(stored.PauseRequested)
-def _pause_requested(fold: SessionFold, event: stored.PauseRequested, at: int) -> None:
-    fold.remember(event.key, "pause")
-    if fold.execution is not None and fold.execution.finished is None and fold.phase is not Phase.PAUSED:
-        fold.execution.pause_request = Request(event.by, event.reason, at)
-
-
-@EXECUTION_HANDLERS.of(stored.PauseLifted)
-def _pause_lifted(fold: SessionFold, event: stored.PauseLifted, at: int) -> None:
-    fold.remember(event.key, "unpause")
-    if fold.execution is not None:
-        fold.execution.pause_request = None
-        if fold.phase is Phase.PAUSED:
-            fold.execution.unpaused = Request(event.by, event.reason, at)
 
 
 @EXECUTION_HANDLERS.of(stored.ExecutionFinished)

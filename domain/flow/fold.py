@@ -17,11 +17,9 @@ from steptrail.domain.flow.views import Ended, View
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
-from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
-from steptrail.domain.shared.keys import KeyUse
-from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.events import WaitStarted
+from steptrail.domain.shared.fold import ExecutionBase, FoldBase
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.stopwatch import Stopwatch
@@ -74,7 +72,7 @@ class VisitFold(Struct):
     may_end: bool = False
 
 
-class RunFold(Struct):
+class RunFold(ExecutionBase, kw_only=True):
     """The open execution, or the last one.
 
     `marking` says which tokens wait where. `views` are what is seen after the visits whose tokens wait, were taken by
@@ -84,16 +82,12 @@ class RunFold(Struct):
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
-    have failed, and whose tries were cut off or had no end: the run went on without them. `unopened` counts the waits
-    for resources in a row. The clock `active` shows the time in which any node ran.
+    have failed, and whose tries were cut off or had no end: the run went on without them. The clock
+    `active` shows the time in which any node ran.
     """
 
-    id: str
-    ordinal: int
     started: FlowStarted
     options: RunOptions
-    key: str | None
-    started_at: int
     wall_from: int
     errors: Log[NodeError] = field(default_factory=Log[NodeError])
     marking: Marking = Marking()
@@ -111,23 +105,11 @@ class RunFold(Struct):
     tasks: dict[TaskKey, Task] = {}
     kept: Layers[str, Kept] = field(default_factory=Layers[str, Kept])
     order: int = 0
-    usage: Usage = Usage()
-    model_usage: tuple[ModelUsage, ...] = ()
     active: Stopwatch = Stopwatch()
     ended_by: EndedBy | None = None
     ending_at: int = 0
-    stop_request: Request | None = None
-    pause_request: Request | None = None
-    paused: Request | None = None
-    unpaused: Request | None = None
     wait: WaitStarted | None = None
-    waits: tuple[Wait, ...] = ()
     waiting_since: int = 0
-    unproductive_segments: int = 0
-    productive: bool = False
-    unopened: int = 0
-    finished: ExecutionFinished | None = None
-    finished_at: int | None = None
     retries: int = 0
     left: tuple[str, ...] = ()
 
@@ -202,24 +184,11 @@ _STATUS = {
 }
 
 
-class FlowFold(Struct):
-    """A stream of a workflow after `version` events. `seen_at` is the instant of the owner's last event."""
+class FlowFold(FoldBase[RunPhase, RunFold], kw_only=True):
+    """A stream of a workflow."""
 
     flow_id: str
     phase: RunPhase = RunPhase.ABSENT
-    version: int = 0
-    name: str = ""
-    parent: ParentRef | None = None
-    metadata: dict[str, JsonValue] = {}
-    created_at: int = 0
-    updated_at: int = 0
-    seen_at: int = 0
-    segment: int = 0
-    worker: str = ""
-    executions: int = 0
-    keys: dict[str, KeyUse] = {}
-    ended_at_version: Log[int] = field(default_factory=Log[int])
-    execution: RunFold | None = None
 
     def copied(self) -> "FlowFold":
         """Return a copy that can be changed without changing this one."""
@@ -230,11 +199,6 @@ class FlowFold(Struct):
             run.open = {node: structs.replace(visit) for node, visit in run.open.items()}
             run.tasks = {key: structs.replace(task) for key, task in run.tasks.items()}
         return other
-
-    def remember(self, key: str | None, what: str, ran: str | None = None) -> None:
-        """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
-        if key is not None:
-            self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}
 
     @property
     def status(self) -> ExecutionStatus:

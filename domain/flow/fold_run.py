@@ -16,6 +16,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait, answered
+from steptrail.domain.shared import fold as shared
 from steptrail.domain.shared.keys import with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
@@ -23,23 +24,16 @@ from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
 
 RUN_HANDLERS = Handlers[FlowFold, [int], None]()
+RUN_HANDLERS.of(stored.SessionStarted)(shared.session_started)
+RUN_HANDLERS.of(stored.MetadataChanged)(shared.metadata_changed)
+RUN_HANDLERS.of(stored.PauseRequested)(shared.pause_requested)
+RUN_HANDLERS.of(stored.PauseLifted)(shared.pause_lifted)
 
 
 def end_run(run: RunFold, by: EndedBy, at: int) -> None:
     """Note what brings the run to its end. What came first stays."""
     if run.ended_by is None:
         run.ended_by, run.ending_at = by, at
-
-
-@RUN_HANDLERS.of(stored.SessionStarted)
-def _session_started(fold: FlowFold, event: stored.SessionStarted, at: int) -> None:
-    fold.name, fold.parent, fold.metadata, fold.created_at = event.name, event.parent, dict(event.metadata), at
-
-
-@RUN_HANDLERS.of(stored.MetadataChanged)
-def _metadata_changed(fold: FlowFold, event: stored.MetadataChanged, at: int) -> None:
-    kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
-    fold.metadata = {**kept, **event.changes}
 
 
 @RUN_HANDLERS.of(stored.FlowStarted)
@@ -142,28 +136,11 @@ def _flow_retried(fold: FlowFold, event: stored.FlowRetried, at: int) -> None:
             run.tasks[task.key] = task
 
 
-@RUN_HANDLERS.of(stored.PauseRequested)
-def _pause_requested(fold: FlowFold, event: stored.PauseRequested, at: int) -> None:
-    fold.remember(event.key, "pause")
-    if fold.execution is not None and fold.execution.finished is None and fold.phase is not RunPhase.PAUSED:
-        fold.execution.pause_request = Request(event.by, event.reason, at)
-
-
-@RUN_HANDLERS.of(stored.PauseLifted)
-def _pause_lifted(fold: FlowFold, event: stored.PauseLifted, at: int) -> None:
-    fold.remember(event.key, "unpause")
-    if fold.execution is not None:
-        fold.execution.pause_request = None
-        if fold.phase is RunPhase.PAUSED:
-            fold.execution.unpaused = Request(event.by, event.reason, at)
-
-
 @RUN_HANDLERS.of(stored.StopRequested)
 def _stop_requested(fold: FlowFold, event: stored.StopRequested, at: int) -> None:
-    fold.remember(event.key, "stop")
-    if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
-        fold.execution.stop_request = Request(event.by, event.reason, at)
-        end_run(fold.execution, fold.execution.stop_request, at)
+    shared.stop_requested(fold, event, at)
+    if (run := fold.execution) is not None and run.finished is None and run.stop_request is not None:
+        end_run(run, run.stop_request, at)
 
 
 @RUN_HANDLERS.of(stored.ExecutionPaused)

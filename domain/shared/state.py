@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import structs
 
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.standing import Standing
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.events import ExecutionFinished
-from steptrail.domain.shared.keys import KeyUse
+from steptrail.domain.shared.fold import Fold
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -20,43 +18,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.shared.tags import tenant_in
 from steptrail.domain.usage import Usage
 
-
-class _Execution(Protocol):
-    id: str
-    started_at: int
-    finished: ExecutionFinished | None
-    finished_at: int | None
-    usage: Usage
-    stop_request: Request | None
-    pause_request: Request | None
-    paused: Request | None
-    unpaused: Request | None
-
-    @property
-    def cost(self) -> Cost | None: ...
-
-
-class _StreamFold(Protocol):
-    version: int
-    name: str
-    parent: ParentRef | None
-    metadata: dict[str, JsonValue]
-    created_at: int
-    updated_at: int
-    segment: int
-    executions: int
-    keys: dict[str, KeyUse]
-    ended_at_version: Log[int]
-
-    @property
-    def execution(self) -> _Execution | None: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def status(self) -> ExecutionStatus: ...
-
-
-F = TypeVar("F", bound=_StreamFold)
+F = TypeVar("F", bound=Fold)
 
 
 class StreamState(Generic[F]):

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.evolve import evolve_all, initial
-from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.fold import FlowFold, RunFold
 from steptrail.domain.flow.snapshot import SNAPSHOTS
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.record import Recorded
@@ -19,7 +19,10 @@ from tests.profile import examples
 from tests.unit.flow.drawn_lives import FLOW_ID, flow_lives, life_of
 from tests.unit.flow.graphs import flow
 
-VIEWS = [field.name for field in structs.fields(RunFold)].index("views")
+EXECUTION, VIEWS = (
+    [field.name for field in structs.fields(kind)].index(name)
+    for kind, name in ((FlowFold, "execution"), (RunFold, "views"))
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,7 @@ def test_anything_but_one_line_is_refused(lines: list[bytes]) -> None:
 
 
 def _views(plain: Any) -> Any:
-    return plain[-1][VIEWS]
+    return plain[EXECUTION][VIEWS]
 
 
 def _no_such_base(plain: Any) -> None:
