@@ -22,7 +22,9 @@ from steptrail.infrastructure.broadcast.transport import (
     checked_broadcast_config,
     checked_transport,
 )
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.broadcast.fold import EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 from steptrail.runtime.kernel.cancellation import cancel_and_wait

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from steptrail.domain.live import TextDelta
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport
-from steptrail.projections.broadcast import BroadcastEnvelope, EnvelopeFold
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.broadcast.fold import EnvelopeFold
 
 _MOST_WAITING = 10_000
 _MOST_BYTES, _BESIDE_THE_TEXT, _LEAST_ROOM = 10_000, 2_000, 100

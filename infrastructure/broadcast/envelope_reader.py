@@ -6,7 +6,9 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.entry_reader import EntryReader, is_fork
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.broadcast.fold import EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
 from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore

@@ -14,7 +14,8 @@ from steptrail.domain.live import NodeProgress, TextDelta
 from steptrail.domain.newest import Newest
 from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at
 from steptrail.infrastructure.entry_reader import is_fork
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 from steptrail.projections.broadcast.fold import chunk_of
 from steptrail.runtime.kernel.ports import EventStore
 

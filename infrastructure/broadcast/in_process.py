@@ -6,7 +6,7 @@ from typing import Self
 
 from steptrail.domain.errors import TransportUnavailable
 from steptrail.domain.kernel.given import a_whole
-from steptrail.projections.broadcast import BroadcastEnvelope
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 
 
 class InProcessTransport:

@@ -12,7 +12,8 @@ from steptrail.domain.errors import ConfigurationError, MessageRefused, Transpor
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.kernel.given import a_kind_of, a_whole
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
 from steptrail.runtime.kernel.log_raised import log_raised
 

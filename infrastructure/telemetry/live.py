@@ -15,7 +15,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.newest import Newest
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
-from steptrail.projections.telemetry import Span
+from steptrail.projections.telemetry.span import Span
 from steptrail.runtime.kernel.log_raised import log_raised
 
 _MOST_COMMITS = 10_000

@@ -12,9 +12,9 @@ from typing import Any
 
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.extras import from_otel
-from steptrail.projections.telemetry import Span
 from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
 from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
+from steptrail.projections.telemetry.span import Span
 from steptrail.runtime.kernel.engine import EngineStatus, WorkerReport
 from steptrail.runtime.kernel.lists import oldest_due, open_counts
 from steptrail.runtime.kernel.log_raised import log_raised

@@ -12,8 +12,8 @@ from steptrail.domain.errors import ConfigurationError, NotExported, shown
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.bounded_requests import bound
 from steptrail.infrastructure.extras import from_otel
-from steptrail.projections.telemetry import Span, SpanKind
 from steptrail.projections.telemetry.names import SCHEMA_URL, Own
+from steptrail.projections.telemetry.span import Span, SpanKind
 
 Signal: TypeAlias = Literal["traces", "metrics"]
 _EXPORTERS: Mapping[Signal, tuple[str, str]] = {

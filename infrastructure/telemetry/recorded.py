@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
-from steptrail.projections.telemetry import Span, is_sampled
+from steptrail.projections.telemetry.span import Span, is_sampled
 from steptrail.runtime.kernel.subscription import Subscription
 
 _BATCH = 512

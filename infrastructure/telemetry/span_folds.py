@@ -17,7 +17,9 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.newest import Newest
 from steptrail.projections.masking import Masking
-from steptrail.projections.telemetry import Span, SpanContent, SpanFold, TracePer
+from steptrail.projections.telemetry.content import SpanContent
+from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.telemetry.span import Span, TracePer
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import EventStore

@@ -12,7 +12,8 @@ from steptrail.infrastructure.telemetry.metrics import Fleet, Lags, LiveMetrics
 from steptrail.infrastructure.telemetry.otlp import ReadableSpans, exporter, resource_of
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.masking import Mask, Masking
-from steptrail.projections.telemetry import Flavour, Span, TracePer, is_sampled, with_openinference
+from steptrail.projections.telemetry.openinference import Flavour, with_openinference
+from steptrail.projections.telemetry.span import Span, TracePer, is_sampled
 from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 

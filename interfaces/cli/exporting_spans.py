@@ -15,7 +15,8 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Parser, store_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
-from steptrail.projections.telemetry import Flavour, Span, TracePer, with_openinference
+from steptrail.projections.telemetry.openinference import Flavour, with_openinference
+from steptrail.projections.telemetry.span import Span, TracePer
 
 _AGAIN_SECONDS = 5.0
 

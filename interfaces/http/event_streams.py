@@ -32,8 +32,10 @@ from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
 from steptrail.interfaces.http.sse import End, event_source
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
-from steptrail.projections.ui import UiConfig, ui_conversation
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.ui.config import UiConfig
+from steptrail.projections.ui.conversation import ui_conversation
 from steptrail.projections.ui.models import UiModel
 from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 

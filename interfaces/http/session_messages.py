@@ -14,8 +14,15 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import NodeDelta, NodeProgress, ReplyDelta, UpdatesLost
 from steptrail.infrastructure.broadcast.feed import FeedReader
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place, place_of
-from steptrail.projections.broadcast.envelope import BEFORE_ALL, StreamKind, enveloped
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import (
+    BEFORE_ALL,
+    BroadcastEnvelope,
+    Place,
+    StreamKind,
+    enveloped,
+    place_of,
+)
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.following import Followed, Following

@@ -36,7 +36,9 @@ from steptrail.infrastructure.broadcast.transport import (
     checked_transport,
 )
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.broadcast.fold import EnvelopeFold
 from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower

@@ -3,12 +3,10 @@
 Both are views. What a session is resumed from is its events, never one of these.
 """
 
-from steptrail.projections.serialization import (
-    CanSerializeAgentState,
-    FullAgentStateSerializer,
-    SlimAgentStateSerializer,
-    SlimSerializationConfig,
-)
+from steptrail.projections.serialization.config import SlimSerializationConfig
+from steptrail.projections.serialization.full import FullAgentStateSerializer
+from steptrail.projections.serialization.port import CanSerializeAgentState
+from steptrail.projections.serialization.slim import SlimAgentStateSerializer
 
 __all__ = [
     "CanSerializeAgentState",

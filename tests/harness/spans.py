@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.telemetry import Span, SpanFold
+from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.telemetry.span import Span
 
 
 def spans_of(stream: str, records: Iterable[Recorded[Any]], *, parts: bool = True) -> tuple[Span, ...]:

@@ -9,7 +9,8 @@ import pytest
 from steptrail.broadcasting import PusherTransport
 from steptrail.errors import NotExported, TransportUnavailable
 from steptrail.infrastructure.telemetry.otlp import SpanSender
-from steptrail.projections.telemetry import Span, SpanFold
+from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.telemetry.span import Span
 from tests.harness.bombs import bomb_server
 from tests.integration.broadcast.pusher_double import SECRET
 from tests.integration.broadcast.transports import everything_told

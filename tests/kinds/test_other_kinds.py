@@ -20,7 +20,7 @@ from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.lifecycle_reader import LifecycleReader
-from steptrail.projections.broadcast import BroadcastConfig
+from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal

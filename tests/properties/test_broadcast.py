@@ -4,9 +4,11 @@ from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.evolve import initial
 from steptrail.domain.json_value import JsonValue
-from steptrail.projections.broadcast import BroadcastConfig, EnvelopeFold, envelopes_of, place_of
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import place_of
+from steptrail.projections.broadcast.fold import EnvelopeFold, envelopes_of
 from steptrail.projections.lifecycle import LifecycleFold, lifecycle_events
-from steptrail.projections.ui import ui_conversation
+from steptrail.projections.ui.conversation import ui_conversation
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 

@@ -12,7 +12,7 @@ from steptrail.lifecycle import FlowAttemptEnded, FlowAttemptStarted, FlowExecut
 from steptrail.projections.flow_explanation import FlowExplainer
 from steptrail.projections.lifecycle.flow_fold import FlowLifecycleFold
 from steptrail.projections.runs_view.view import RunsView
-from steptrail.projections.telemetry import SpanFold
+from steptrail.projections.telemetry.fold import SpanFold
 from steptrail.workflow import flow_lifecycle_events
 from tests.harness.projecting import entries, projected, projected_in_pieces
 from tests.harness.runs_view_audit import (

@@ -14,7 +14,8 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.telemetry import Span, SpanFold
+from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.telemetry.span import Span
 from steptrail.testing.scenario import SECOND, START
 from tests.golden import flows
 from tests.harness.canaries import CANARY, NUMBER, with_canaries

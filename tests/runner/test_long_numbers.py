@@ -9,7 +9,7 @@ from pydantic import Field
 from steptrail import ToolEffect, tool
 from steptrail.events import InferenceFailed
 from steptrail.models import PriceTable, Usage
-from steptrail.projections.broadcast import BroadcastConfig
+from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.fold import envelopes_of
 from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
 from steptrail.testing import Recording, ReplayMismatch, call, replay, say

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.projections.telemetry import Span
+from steptrail.projections.telemetry.span import Span
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import SubagentTool
 from steptrail.workflow import FailureClass, RetryPolicy, Workflow

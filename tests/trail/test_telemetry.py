@@ -22,8 +22,8 @@ from steptrail.infrastructure.telemetry.otlp import SpanSender, endpoint_of
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.lifecycle import ToolCallCompleted
-from steptrail.projections.telemetry import Span, is_sampled, trace_id
 from steptrail.projections.telemetry.names import SCHEMA_URL
+from steptrail.projections.telemetry.span import Span, is_sampled, trace_id
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.telemetry import Telemetry
 from steptrail.testing import call

@@ -16,7 +16,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.telemetry import metrics
 from steptrail.interfaces.python import has_workers
-from steptrail.projections.telemetry import trace_id
+from steptrail.projections.telemetry.span import trace_id
 from steptrail.runtime.kernel.engine import EngineStatus
 from steptrail.telemetry import Telemetry
 from steptrail.testing import Reply, ScriptedModel, call

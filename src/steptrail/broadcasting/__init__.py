@@ -6,15 +6,10 @@ from steptrail.infrastructure.broadcast.in_process import InProcessTransport
 from steptrail.infrastructure.broadcast.pusher import PusherTransport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, DeliveryCounts
 from steptrail.interfaces.python.broadcaster import Broadcaster, BroadcastStats
-from steptrail.projections.broadcast import (
-    BroadcastConfig,
-    BroadcastEnvelope,
-    EnvelopeFold,
-    EnvelopeForm,
-    cloud_event,
-    envelopes_of,
-    place_of,
-)
+from steptrail.projections.broadcast.cloud_event import cloud_event
+from steptrail.projections.broadcast.config import BroadcastConfig, EnvelopeForm
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope, place_of
+from steptrail.projections.broadcast.fold import EnvelopeFold, envelopes_of
 
 __all__ = [
     "AgentEventEnvelopeAdapter",

@@ -16,7 +16,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
-from steptrail.projections.telemetry import Span
+from steptrail.projections.telemetry.span import Span
 from steptrail.testing import ScriptedModel
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer

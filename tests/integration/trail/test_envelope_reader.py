@@ -9,7 +9,9 @@ from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.broadcast import envelope_reader
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, fold_at
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, envelopes_of
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.broadcast.fold import envelopes_of
 from steptrail.testing import Reply, call
 from tests.runner.kit import agent_of, trail_of
 

@@ -6,7 +6,9 @@ from steptrail import ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, envelopes_of
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
+from steptrail.projections.broadcast.fold import envelopes_of
 from steptrail.testing import Reply, calls
 from tests.runner.kit import agent_of, trail_of
 

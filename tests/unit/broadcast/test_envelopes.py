@@ -15,14 +15,9 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
-from steptrail.projections.broadcast import (
-    BroadcastConfig,
-    BroadcastEnvelope,
-    EnvelopeFold,
-    envelopes_of,
-    id_of,
-    place_of,
-)
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope, id_of, place_of
+from steptrail.projections.broadcast.fold import EnvelopeFold, envelopes_of
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
@@ -36,7 +31,7 @@ from steptrail.projections.lifecycle.executions import (
 )
 from steptrail.projections.lifecycle.steps import AgentStepStarted
 from steptrail.projections.lifecycle.tools import CallBlocked, CallCancelled
-from steptrail.projections.ui import ui_conversation
+from steptrail.projections.ui.conversation import ui_conversation
 from steptrail.testing import Reply, call
 from tests.runner.kit import NOON, agent_of, hook, trail_of, vote
 from tests.unit.broadcast.samples import ANSWER, SECRET, data_of, messages, of_type

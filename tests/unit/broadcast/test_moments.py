@@ -2,7 +2,8 @@
 
 from steptrail.domain.live import ReplyDelta
 from steptrail.lifecycle import AgentStepCompleted, AgentStepStarted, lifecycle_events
-from steptrail.projections.broadcast import BroadcastConfig, EnvelopeFold
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.fold import EnvelopeFold
 from steptrail.testing import call
 from tests.runner.kit import agent_of, run
 

@@ -9,7 +9,7 @@ from steptrail.domain.agent.events import ExecutionFinished, ExecutionResumed, E
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.projections.telemetry import Span, SpanKind, SpanLink, span_id, trace_id
+from steptrail.projections.telemetry.span import Span, SpanKind, SpanLink, span_id, trace_id
 from tests.golden import flows, streams
 from tests.harness.spans import drawn, hold_together, spans_of
 
