@@ -62,6 +62,19 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
         )
 
 
+class ToolCapture:
+    """Captures the exception of a tool's call, and keeps the exception for `logging`. `now` returns the instant."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self.raised: BaseException | None = None
+
+    def __call__(self, error: BaseException) -> ErrorInfo:
+        """Return the recorded form of the exception."""
+        self.raised = error
+        return capture(error, default=ErrorType.TOOL, now=self._now() / 1e6)
+
+
 def _read(chain: list[BaseException], default: ErrorType, now: float) -> ErrorInfo:
     found = classify([_link(each) for each in chain], default)
     as_default = found.link is None or (default is ErrorType.TOOL and found.type not in _RECLASSIFIES_A_TOOL)

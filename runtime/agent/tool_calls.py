@@ -3,7 +3,6 @@
 A tool affects the run only by its outcome: the outcome is shown to the model, and the error policy decides on errors.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.copies import own
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import ToolProgress
 from steptrail.domain.shared.parent import ParentRef
@@ -33,7 +31,7 @@ from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.capture import ToolCapture
 from steptrail.runtime.agent.deadline import first_of, is_out_of_time, shortest, within as left_within
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
@@ -61,24 +59,11 @@ class _Started(Struct, frozen=True, kw_only=True):
     call: CallInFlight
     tool: RunnableTool
     began: int
-    classify: "_Classify"
+    classify: ToolCapture
     timeout: float | None
     deadline: Deadline | None
     patience: Patience | None
     shown: Shown
-
-
-class _Classify:
-    """Makes data of the exception of a call, and keeps the exception for `logging`. `now` returns the instant."""
-
-    def __init__(self, now: Callable[[], int]) -> None:
-        self._now = now
-        self.raised: BaseException | None = None
-
-    def __call__(self, error: BaseException) -> ErrorInfo:
-        """Return the recorded form of the exception."""
-        self.raised = error
-        return capture(error, default=ErrorType.TOOL, now=self._now() / 1e6)
 
 
 class ToolCalls:
@@ -136,7 +121,7 @@ class ToolCalls:
         )
         began = state.as_of
         self._reach("before-tool")
-        classify = _Classify(self._journal.now)
+        classify = ToolCapture(self._journal.now)
         RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, name, call.attempt)
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)

@@ -3,7 +3,6 @@
 from typing import cast
 
 from steptrail.domain.copies import own
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import ToolNode
@@ -11,7 +10,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent import tool_port
-from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.capture import ToolCapture
 from steptrail.runtime.agent.deadline import shortest
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.failure_class import failure_class
@@ -50,12 +49,7 @@ class ToolCall:
             report=given.report,
             child=attempt.child,
         )
-        raised: list[BaseException] = []
-
-        def classify(error: BaseException) -> ErrorInfo:
-            raised.append(error)
-            return capture(error, default=ErrorType.TOOL, now=attempt.now() / 1e6)
-
+        classify = ToolCapture(attempt.now)
         given_to_tool = cast("dict[str, JsonValue]", own(self.given))
         returned = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
         match tool_port.outcome_of(self._tool, returned):
@@ -63,7 +57,7 @@ class ToolCall:
                 return Succeeded(output=result, usage=usage)
             case tool_port.ToolFailed(error=error, usage=usage):
                 failure = failure_class(error, FailureClass.TOOL)
-                return Failed(failure=failure, error=error, usage=usage, raised=raised[-1] if raised else None)
+                return Failed(failure=failure, error=error, usage=usage, raised=classify.raised)
             case tool_port.ToolTimedOut(error=error, usage=usage):
                 return TimedOut(error=error, usage=usage)
             case tool_port.ToolSuspended(session=session, reason=reason, until=until, usage=usage):
