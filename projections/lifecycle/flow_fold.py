@@ -211,20 +211,16 @@ def _completed(moment: _Moment, event: stored.NodeCompleted) -> _Events:
     yield nodes.FlowNodeCompleted(**moment.of(event), targets=targets, item_errors=event.item_errors)
 
 
-@_HANDLERS.of(stored.NodeFailureRecorded)
-def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> _Events:
+def _failed(moment: _Moment, event: stored.NodeFailureRecorded | stored.NodeFailed) -> _Events:
+    told = nodes.FlowNodeFailed if isinstance(event, stored.NodeFailed) else nodes.FlowNodeFailureRecorded
     error = event.error
-    yield nodes.FlowNodeFailureRecorded(
+    yield told(
         **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
     )
 
 
-@_HANDLERS.of(stored.NodeFailed)
-def _failed(moment: _Moment, event: stored.NodeFailed) -> _Events:
-    error = event.error
-    yield nodes.FlowNodeFailed(
-        **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
-    )
+_HANDLERS.of(stored.NodeFailureRecorded)(_failed)
+_HANDLERS.of(stored.NodeFailed)(_failed)
 
 
 @_HANDLERS.of(stored.NodeSkipped)
