@@ -29,8 +29,9 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.standing import standing
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
+from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -42,7 +43,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.looked_at import looked_at
 from steptrail.projections.rendering import crash_text, damage_text, many
-from steptrail.projections.run_explanation import RunExplanation
+from steptrail.projections.run_explanation import RunExplanation, has_crashed
 
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
@@ -301,7 +302,7 @@ class FlowExplainer:
         finished = run.finished if run is not None else None
         waits = run.waits if run is not None else ()
         is_left = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
-        is_crashed = is_left and not waits
+        is_crashed = has_crashed(standing(state), owned=owned, damage=damage)
         answered_at = max((wait.answered_at for wait in waits if wait.answered_at is not None), default=None)
         visited = set(run.visits_of) if run is not None else set[str]()
         names = [node.id for node in graph.nodes] if graph is not None else []

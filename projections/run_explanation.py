@@ -5,7 +5,7 @@ from typing import Any
 
 from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.rendering import request_data
@@ -60,3 +60,8 @@ class RunExplanation:
             "events": dict(self.events),
             "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
+
+
+def has_crashed(stands: Standing, *, owned: bool | None, damage: str | None) -> bool:
+    """Tell whether the owner of a run that stands so has died, as lists tell it. `owned` is None where nobody knows."""
+    return owned is False and damage is None and stands.state is StandingState.WORKING
