@@ -24,20 +24,20 @@ from steptrail.domain.flow.events import (
     NodeFailureRecorded,
     NodeRetryScheduled,
     NodeThen,
+    StepAnswered,
     WaitStarted,
 )
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.standing import standing
-from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.camel_form import camel_fields
@@ -341,7 +341,7 @@ class FlowExplainer:
             events=dict(self._events),
             paused=state.paused,
             unpaused=state.unpaused,
-            stop_requested=state.stop_request,
+            stop_requested=state.stopped_by,
             is_newest=not self._is_over,
             is_owned=owned,
             is_crashed=is_crashed,
@@ -418,10 +418,13 @@ def verdict_of(state: FlowState) -> str:
             return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'
         case LimitReached() as limit:
             return f"{status}{reason}: {limit.said}"
-        case Request() as asked:
-            return f"{status}{reason} {asked.by_whom}"
+        case StepAnswered(node=node):
+            where = f' at "{node}"'
         case _:
-            pass
+            where = ""
+    if (asked := state.stopped_by) is not None:
+        how = f"{reason}{where}" if run.finished is not None else f": a stop{where} is asked for"
+        return f"{status}{how} {asked.by_whom}"
     if run.finished is not None:
         count = len(run.errors)
         said = f" with {many(count, 'recorded error')}" if count else ""
