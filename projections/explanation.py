@@ -185,7 +185,10 @@ class AgentExplainer:
         """Note what is said of an event beside the state."""
         if isinstance(event, ExecutionStarted):
             self._started.append(event)
-        if not self._is_newest:
+        if isinstance(event, SessionForked):
+            # What comes before it has the versions of another stream, whichever execution is asked for.
+            self._marks = {}
+        elif not self._is_newest:
             return
         match event:
             case EvaluationsRecorded(votes=votes):
@@ -198,8 +201,6 @@ class AgentExplainer:
                 self._step = number
             case ExecutionStarted():
                 self._marks, self._shadow_stops, self._step = {}, {}, 0
-            case SessionForked():
-                self._marks = {}
             case _:
                 pass
         if (mark := _MARKS[type(event)]) is not None:
