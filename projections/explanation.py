@@ -246,6 +246,7 @@ class AgentExplainer:
             error=deciding_error(state),
             paused=state.paused,
             unpaused=state.unpaused,
+            pause_requested=state.pause_request,
             stop_requested=state.stop_request,
             retry_of=state.execution.retry_of if state.execution is not None else None,
             retried_as=_retried_as(self._started, state),

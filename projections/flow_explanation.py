@@ -341,6 +341,7 @@ class FlowExplainer:
             events=dict(self._events),
             paused=state.paused,
             unpaused=state.unpaused,
+            pause_requested=state.pause_request,
             stop_requested=state.stopped_by,
             is_newest=not self._is_over,
             is_owned=owned,

@@ -94,10 +94,8 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         yield from _reason(explained, explained.error)
     if explained.same_failure is not None:
         yield "the same", alike_to(explained.same_failure, store=store)
-    asked_for = (("paused", explained.paused), ("unpaused", explained.unpaused), ("stopped", explained.stop_requested))
-    for what, asked in asked_for:
-        if asked is not None:
-            yield what, f"{asked.by_whom}, {since_text(asked.at, state.as_of)}"
+    for what, asked in explained.asked_for():
+        yield what, f"{asked.by_whom}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
         yield "waits for" if number == 0 else "", _question(question, state.as_of)
     others = [wait for wait in explained.waits if wait.kind not in ASKS_PEOPLE]
