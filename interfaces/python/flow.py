@@ -191,10 +191,14 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     async def draw(self) -> DrawnFlow:
         """Return the drawing of the newest execution: what became of each node, and how often each edge was taken.
 
-        Raises `SessionNotFound`.
+        Raises `SessionNotFound`, and `RecordTooNew` for a workflow that a newer version recorded.
         """
         records = await self.history()
-        drawn = drawn_run(record.event for record in records)
+        try:
+            drawn = drawn_run(record.event for record in records)
+        except ValueError:
+            await self.state()  # which says so of a workflow that a newer version recorded
+            raise
         if drawn is None:
             raise SessionNotFound(self.stream_id)
         return drawn

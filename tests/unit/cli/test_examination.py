@@ -151,6 +151,8 @@ async def test_given_a_workflow_that_a_newer_version_recorded_then_its_run_is_to
     async with Steptrail.open(url) as trail:
         with pytest.raises(RecordTooNew, match="record 2 of stream 'flow:f'"):
             await trail.flow("f").state()
+        with pytest.raises(RecordTooNew, match="record 2 of stream 'flow:f'"):
+            await trail.flow("f").draw()
         why = await trail.flow("f").why()
     assert why.damage is not None
     assert why.damage.endswith(finding.what)
