@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, EvaluationsRecorded
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    ExecutionResumed,
+    ExecutionStarted,
+)
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.votes import Votes, resolved_votes, take_votes
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import LIMITS
@@ -48,32 +55,49 @@ class DecisionPanel:
     votes: tuple[PanelVote, ...]
 
 
+@dataclass(slots=True)
+class _Ballot:
+    votes: Votes = ()
+    guard_votes: Votes = ()
+    decided_votes: Votes = ()
+
+
 def decision_panel(records: Sequence[Recorded[AgentEvent]], version: int) -> DecisionPanel | None:
     """Return the decision in event `version`; None when that is no decision among these records.
 
     The records must reach back to the decision before it, or the votes that lie further back are left out.
     """
-    votes: list[ContinuationEvaluation] = []
+    ballot = _Ballot()
     for record in records:
         match record.event:
-            case EvaluationsRecorded(phase=phase, votes=cast_votes) if phase is not DecisionPhase.END:
-                votes += cast_votes
-            case ContinuationEvaluated() as taken if record.version == version:
-                deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
-                return DecisionPanel(
-                    version=version,
-                    step=taken.step,
-                    phase=taken.phase,
-                    goes_on=taken.should_continue,
-                    resolved_by=taken.resolved_by,
-                    stop_reason=taken.stop_reason.value,
-                    votes=tuple(_panel_vote(vote, vote is deciding) for vote in votes),
-                )
-            case ContinuationEvaluated():
-                votes.clear()
+            case ExecutionStarted():
+                ballot = _Ballot()
+            case ExecutionResumed():
+                ballot.guard_votes = ()
+            case EvaluationsRecorded() as cast:
+                take_votes(ballot, cast)
+            case ContinuationEvaluated() as taken:
+                votes = resolved_votes(ballot, taken.phase)
+                if record.version == version:
+                    return _panel(version, taken, votes)
+                if taken.phase is not DecisionPhase.RESUME or not taken.should_continue:
+                    ballot.decided_votes = votes
             case _:
                 pass
     return None
+
+
+def _panel(version: int, taken: ContinuationEvaluated, votes: Votes) -> DecisionPanel:
+    deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
+    return DecisionPanel(
+        version=version,
+        step=taken.step,
+        phase=taken.phase,
+        goes_on=taken.should_continue,
+        resolved_by=taken.resolved_by,
+        stop_reason=taken.stop_reason.value,
+        votes=tuple(_panel_vote(vote, vote is deciding) for vote in votes),
+    )
 
 
 def _panel_vote(vote: ContinuationEvaluation, is_deciding: bool) -> PanelVote:

@@ -20,6 +20,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import extend, initial
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -38,7 +39,7 @@ from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import crash_text, damage_text, error_data, many
-from steptrail.projections.run_explanation import RunExplanation
+from steptrail.projections.run_explanation import RunExplanation, has_crashed
 
 _SHOWN_CHARACTERS = 300
 """How much of a rejected answer is told."""
@@ -184,7 +185,10 @@ class AgentExplainer:
         """Note what is said of an event beside the state."""
         if isinstance(event, ExecutionStarted):
             self._started.append(event)
-        if not self._is_newest:
+        if isinstance(event, SessionForked):
+            # What comes before it has the versions of another stream, whichever execution is asked for.
+            self._marks = {}
+        elif not self._is_newest:
             return
         match event:
             case EvaluationsRecorded(votes=votes):
@@ -197,8 +201,6 @@ class AgentExplainer:
                 self._step = number
             case ExecutionStarted():
                 self._marks, self._shadow_stops, self._step = {}, {}, 0
-            case SessionForked():
-                self._marks = {}
             case _:
                 pass
         if (mark := _MARKS[type(event)]) is not None:
@@ -219,7 +221,7 @@ class AgentExplainer:
         finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
         decided_by = outcome.deciding_vote if outcome else None
         waits = state.execution.waits if state.execution is not None else ()
-        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and not waits and damage is None
+        is_crashed = has_crashed(standing(state), owned=owned, damage=damage)
         advice = None
         if finished and outcome is not None and state.agent is not None:
             step = state.current_step
@@ -231,7 +233,8 @@ class AgentExplainer:
             status=state.status,
             stop_reason=state.stop_reason.value if state.stop_reason else None,
             answered=state.answered,
-            verdict=_verdict(state, decided_by, owned=None if damage else owned) + damage_text(state.version, damage),
+            verdict=_verdict(state, decided_by, owned=None if damage else owned, is_crashed=is_crashed)
+            + damage_text(state.version, damage),
             decided_by=decided_by,
             votes=outcome.evaluations if outcome else (),
             shadow_stops=tuple(self._shadow_stops.values()),
@@ -243,6 +246,7 @@ class AgentExplainer:
             error=deciding_error(state),
             paused=state.paused,
             unpaused=state.unpaused,
+            pause_requested=state.pause_request,
             stop_requested=state.stop_request,
             retry_of=state.execution.retry_of if state.execution is not None else None,
             retried_as=_retried_as(self._started, state),
@@ -291,7 +295,9 @@ def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str |
     return next((event.execution_id for event in started if event.retry_of and event.ordinal == number), None)
 
 
-def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
+def _verdict(
+    state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None, is_crashed: bool
+) -> str:
     outcome, steps = state.last_continuation_outcome, many(state.step_count, "step")
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
@@ -310,7 +316,9 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             return f"not stopped: paused after {steps}{by}"
         case ExecutionStatus.WAITING:
             asked = len(_awaiting_approval(state))
-            return f"not stopped: waiting after {steps} for {f'{asked} approvals' if asked > 1 else _waits_for(state)}"
+            waits_for = f"{asked} approvals" if asked > 1 else _waits_for(state)
+            died = ", crashed, and no process runs it" if is_crashed else ""
+            return f"not stopped: waiting after {steps} for {waits_for}{died}"
         case ExecutionStatus.PENDING:
             if state.execution is None:
                 return "not started: no execution yet"
@@ -325,10 +333,11 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 return f"not stopped: {doing}"
             if owned:
                 return f"not stopped: running, {doing}"
-            if state.execution is not None and (waits := state.execution.waits):
-                since = instant_text(max(wait.answered_at or 0 for wait in waits))
-                return f"not stopped: answered after {steps}, waiting for a worker since {since}"
-            return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
+            if is_crashed:
+                return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
+            waits = state.execution.waits if state.execution is not None else ()
+            since = instant_text(max((wait.answered_at or 0 for wait in waits), default=0))
+            return f"not stopped: answered after {steps}, waiting for a worker since {since}"
 
 
 def _doing(state: AgentState) -> list[str]:
@@ -357,7 +366,8 @@ def _waits_for(state: AgentState) -> str | None:
         return f"its resources, which could not be opened ({wait.problem}) and are opened again at {again}"
     if wait.until is not None:
         left = seconds_between(state.as_of, wait.until)
-        return f"the time of a retry, {instant_text(wait.until)} ({left:.0f} s from now)"
+        when = f" ({left:.0f} s from now)" if left else ", which has passed"
+        return f"the time of a retry, {instant_text(wait.until)}{when}"
     call = state.tool_executions[wait.position] if wait.position is not None else None
     what = f"{call.name} ({call.effect_id})" if call else "a call"
     return f"somebody to say what {what} did, whose outcome is unknown"

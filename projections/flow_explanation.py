@@ -24,11 +24,13 @@ from steptrail.domain.flow.events import (
     NodeFailureRecorded,
     NodeRetryScheduled,
     NodeThen,
+    StepAnswered,
     WaitStarted,
 )
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.standing import standing
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.waits import first_awaited, kind_of
@@ -36,13 +38,12 @@ from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.looked_at import looked_at
 from steptrail.projections.rendering import crash_text, damage_text, many
-from steptrail.projections.run_explanation import RunExplanation
+from steptrail.projections.run_explanation import RunExplanation, has_crashed
 
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
@@ -301,7 +302,7 @@ class FlowExplainer:
         finished = run.finished if run is not None else None
         waits = run.waits if run is not None else ()
         is_left = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
-        is_crashed = is_left and not waits
+        is_crashed = has_crashed(standing(state), owned=owned, damage=damage)
         answered_at = max((wait.answered_at for wait in waits if wait.answered_at is not None), default=None)
         visited = set(run.visits_of) if run is not None else set[str]()
         names = [node.id for node in graph.nodes] if graph is not None else []
@@ -340,7 +341,8 @@ class FlowExplainer:
             events=dict(self._events),
             paused=state.paused,
             unpaused=state.unpaused,
-            stop_requested=state.stop_request,
+            pause_requested=state.pause_request,
+            stop_requested=state.stopped_by,
             is_newest=not self._is_over,
             is_owned=owned,
             is_crashed=is_crashed,
@@ -417,10 +419,13 @@ def verdict_of(state: FlowState) -> str:
             return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'
         case LimitReached() as limit:
             return f"{status}{reason}: {limit.said}"
-        case Request() as asked:
-            return f"{status}{reason} {asked.by_whom}"
+        case StepAnswered(node=node):
+            where = f' at "{node}"'
         case _:
-            pass
+            where = ""
+    if (asked := state.stopped_by) is not None:
+        how = f"{reason}{where}" if run.finished is not None else f": a stop{where} is asked for"
+        return f"{status}{how} {asked.by_whom}"
     if run.finished is not None:
         count = len(run.errors)
         said = f" with {many(count, 'recorded error')}" if count else ""

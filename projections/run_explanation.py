@@ -1,13 +1,14 @@
 """The part of an explanation that agents and workflows share: where an execution stands, and who had a say in that."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.requests import Request
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.projections.rendering import request_data
 from steptrail.projections.same_failure import SameFailure
 
@@ -18,8 +19,8 @@ class RunExplanation:
 
     `is_newest` says that no execution came after this one. `crash` says of one that has crashed on which worker, and
     what that was doing; `worker` is the process that ran it last. `waits` are what it waits for, with their times.
-    `same_failure` says how often its failure has come lately, None where read models do not know. `state` is what all
-    of it was read from.
+    `same_failure` says how often its failure has come lately, None where read models do not know. `pause_requested` is
+    a pause that is still to come about. `state` is what all of it was read from.
     """
 
     execution_id: str | None
@@ -31,6 +32,7 @@ class RunExplanation:
     events: dict[str, int]
     paused: Request | None = None
     unpaused: Request | None = None
+    pause_requested: Request | None = None
     stop_requested: Request | None = None
     is_newest: bool = True
     is_owned: bool | None = None
@@ -40,6 +42,17 @@ class RunExplanation:
     damage: str | None = None
     same_failure: SameFailure | None = None
     state: Any = field(repr=False, compare=False)
+
+    def asked_for(self) -> Iterator[tuple[str, Request]]:
+        """Yield who asked for a pause, for its end or for a stop, each with a word that says whether it came about."""
+        stopped = "stopped" if self.stop_reason == StopReason.USER_REQUESTED else "stop asked"
+        asked_for = {
+            "paused": self.paused,
+            "unpaused": self.unpaused,
+            "pause asked": self.pause_requested,
+            stopped: self.stop_requested,
+        }
+        yield from ((what, asked) for what, asked in asked_for.items() if asked is not None)
 
     def _standing(self) -> dict[str, JsonValue]:
         """Return these fields as JSON."""
@@ -54,9 +67,15 @@ class RunExplanation:
             "damage": self.damage,
             "pausedBy": request_data(self.paused),
             "unpausedBy": request_data(self.unpaused),
+            "pauseRequestedBy": request_data(self.pause_requested),
             "stopRequestedBy": request_data(self.stop_requested),
             "waitsFor": self.waits_for,
             "waits": [full_form(wait) for wait in self.waits],
             "events": dict(self.events),
             "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
+
+
+def has_crashed(stands: Standing, *, owned: bool | None, damage: str | None) -> bool:
+    """Tell whether the owner of a run that stands so has died, as lists tell it. `owned` is None where nobody knows."""
+    return owned is False and damage is None and stands.state is StandingState.WORKING

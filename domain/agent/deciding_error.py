@@ -1,10 +1,7 @@
 """Finds the error with which an execution failed: it becomes `result.error`, and `why` prints it first."""
 
-from collections.abc import Mapping
-
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
-from steptrail.domain.json_value import JsonValue
+from steptrail.domain.failures import StepError
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.shared.run import ExecutionStatus
 
@@ -15,30 +12,19 @@ def deciding_error(state: AgentState) -> StepError | None:
     If a hook or a criterion raised and so forbade the next step, that exception is returned. Otherwise it is the error
     of the last step on which the error policy decided.
     """
-    outcome, step = state.last_continuation_outcome, state.current_step
+    outcome = state.last_continuation_outcome
     has_failed = state.status is ExecutionStatus.FAILED
     vote = outcome.deciding_vote if outcome is not None and has_failed else None
-    if vote is not None and (raised := _raised(vote.context)) is not None:
+    if vote is not None and (raised := vote.raised) is not None:
         return StepError(error=raised)
     wait = state.execution.wait if state.execution is not None else None
-    if step is None or not step.has_errors or not (has_failed or (wait is not None and wait.kind == "retry")):
-        return None
-    return decisive(step.errors)
+    return last_failure(state) if has_failed or (wait is not None and wait.kind == "retry") else None
 
 
-def _raised(context: Mapping[str, JsonValue]) -> ErrorInfo | None:
-    """Return the exception in the context of a vote or of the votes in it; see `ContinuationEvaluation.from_exception`.
+def last_failure(state: AgentState) -> StepError | None:
+    """Return the error of the last step of the last execution; None when it did not fail.
 
-    None when there is none.
+    A step that was given up before the model had replied is passed over: what failed before it stays the last failure.
     """
-    name, message, frames, votes = (context.get(key) for key in ("exception", "message", "frames", "evaluations"))
-    if not isinstance(name, str):
-        nested = [vote.get("context") for vote in votes if isinstance(vote, dict)] if isinstance(votes, list) else []
-        raised = (_raised(each) for each in nested if isinstance(each, dict))
-        return next((each for each in raised if each is not None), None)
-    return ErrorInfo(
-        type=ErrorType.UNKNOWN,
-        error_class=name,
-        message=message if isinstance(message, str) else "",
-        frames=tuple(str(frame) for frame in frames) if isinstance(frames, list) else (),
-    )
+    step = next((step for step in reversed(state.steps) if step.reply is not None or step.has_errors), None)
+    return decisive(step.errors) if step is not None and step.has_errors else None

@@ -4,6 +4,7 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import move_call
 from steptrail.domain.agent.standing import waits_of
+from steptrail.domain.agent.votes import resolved_votes, take_votes
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.standing import answered
 
@@ -12,15 +13,8 @@ DECISION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 @DECISION_HANDLERS.of(stored.EvaluationsRecorded)
 def _evaluations_recorded(fold: SessionFold, event: stored.EvaluationsRecorded, at: int) -> None:
-    if fold.execution is None or event.phase == "end":
-        return
-    if event.phase == "resume":
-        fold.execution.guard_votes = (*fold.execution.guard_votes, *event.votes)
-    elif event.hook is not None:
-        fold.execution.votes = (*fold.execution.votes, *event.votes)
-    else:
-        # The votes of the criteria come first in the trace, also when hooks have voted before them.
-        fold.execution.votes = (*event.votes, *fold.execution.votes)
+    if fold.execution is not None:
+        take_votes(fold.execution, event)
 
 
 @DECISION_HANDLERS.of(stored.ContinuationEvaluated)
@@ -29,17 +23,13 @@ def _continuation_evaluated(fold: SessionFold, event: stored.ContinuationEvaluat
     if execution is None:
         return
     execution.waited = False
+    decided = resolved_votes(execution, event.phase)
     if event.phase == "resume":
-        decided, execution.guard_votes = execution.guard_votes, ()
         if event.should_continue:
             if execution.wait is not None and fold.step is not None:
                 fold.step.clock = fold.step.clock.stopped(at)
             return
         execution.wait, execution.waits = None, ()
-    elif event.phase == "stop":
-        decided, execution.votes = (*execution.decided_votes, *execution.votes), ()
-    else:
-        decided, execution.votes = execution.votes, ()
     execution.decision, execution.decided_votes = event, decided
 
 

@@ -13,6 +13,7 @@ from steptrail.domain.base import LARGEST, Value, an_object, made
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.module_names import module_of
 from steptrail.domain.shared.run import StopReason
@@ -98,6 +99,11 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
         """The decision that a criterion in shadow would have taken; None for a vote that counts."""
         return shadow_of(self.decision, self.context)
 
+    @property
+    def raised(self) -> ErrorInfo | None:
+        """The exception of the vote, or of one in it; see `from_exception`. None when nothing was raised."""
+        return _raised(self.context)
+
     def in_shadow(self) -> "ContinuationEvaluation":
         """Return the vote as an `allow` that never stops a run, with its own decision in its context."""
         told: dict[str, JsonValue] = {**self.context, "shadow": self.decision.value}
@@ -174,6 +180,20 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
         names = {"criterion": "c", "decision": "d", "reason": "r", "context": "x", "stopReason": "s"}
         vote = {stored: data[name] for name, stored in names.items() if data.get(name) is not None}
         return made(cls, vote).as_stored()
+
+
+def _raised(context: Mapping[str, JsonValue]) -> ErrorInfo | None:
+    name, message, frames, votes = (context.get(key) for key in ("exception", "message", "frames", "evaluations"))
+    if not isinstance(name, str):
+        nested = [vote.get("context") for vote in votes if isinstance(vote, dict)] if isinstance(votes, list) else []
+        raised = (_raised(each) for each in nested if isinstance(each, dict))
+        return next((each for each in raised if each is not None), None)
+    return ErrorInfo(
+        type=ErrorType.UNKNOWN,
+        error_class=name,
+        message=message if isinstance(message, str) else "",
+        frames=tuple(str(frame) for frame in frames) if isinstance(frames, list) else (),
+    )
 
 
 def _told(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

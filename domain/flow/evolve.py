@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.events import FlowEvent, WaitEnded
 from steptrail.domain.flow.fold import FlowFold
 from steptrail.domain.flow.fold_nodes import NODE_HANDLERS
 from steptrail.domain.flow.fold_run import RUN_HANDLERS
 from steptrail.domain.flow.fold_tasks import TASK_HANDLERS
-from steptrail.domain.flow.phases import phase_after
+from steptrail.domain.flow.phases import RunPhase, phase_after
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
@@ -15,6 +15,10 @@ from steptrail.domain.kernel.record import Recorded
 
 HANDLERS = complete(FlowEvent, RUN_HANDLERS, TASK_HANDLERS, NODE_HANDLERS)
 """Event class -> the function that applies such an event, for every event of a workflow."""
+
+
+_OF_OWNERS = frozenset({EventKind.ANEW, EventKind.INTENT})
+"""The kinds of events that nobody but an owner writes, other than the end of a wait."""
 
 
 def initial(flow_id: str) -> FlowState:
@@ -40,5 +44,16 @@ def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowStat
         fold.version, fold.updated_at = record.version, at
         if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
             fold.seen_at = at
+        if fold.execution is not None and fold.execution.waits and _goes_on(fold, event):
+            fold.execution.waits = ()
         state.as_of = at
     return state
+
+
+def _goes_on(fold: FlowFold, event: FlowEvent) -> bool:
+    """Tell whether an event shows that an owner is at work again, and that what was waited for is over.
+
+    A person's answer may end a wait too, and then waits with the run for an owner.
+    """
+    is_owners = event.counts_as in _OF_OWNERS and not isinstance(event, WaitEnded)
+    return is_owners and fold.phase in {RunPhase.WORKING, RunPhase.ENDING}

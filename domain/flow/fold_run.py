@@ -2,10 +2,11 @@
 
 from msgspec import structs
 
+from steptrail.domain.errors import RecordTooNew
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
-from steptrail.domain.flow.ids import effect_id
+from steptrail.domain.flow.ids import effect_id, flow_stream
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
@@ -41,7 +42,11 @@ def _flow_started(fold: FlowFold, event: stored.FlowStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker, fold.name = event.ordinal, event.segment, event.worker or "", event.flow
     if event.key is not None:
         fold.remember(event.key, said(event), ran=event.flow)
-    graph = graph_of(event.definition)
+    try:
+        graph = graph_of(event.definition)
+    except ValueError as error:
+        why = f"its workflow cannot be read: {error}: a newer version of Steptrail recorded it"
+        raise RecordTooNew(flow_stream(fold.flow_id), fold.version + 1, event.TYPE, why) from error
     view = View(vars=Layers(event.vars), messages=Log(event.messages), artifacts=Log(event.artifacts))
     fold.execution = RunFold(
         id=event.execution_id,

@@ -5,6 +5,7 @@ from typing import cast
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Envelope, NodeError
+from steptrail.domain.flow.events import StepAnswered
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.ids import flow_stream
@@ -13,6 +14,7 @@ from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.state import StreamState
 
 
@@ -82,6 +84,14 @@ class FlowState(StreamState[FlowFold]):
     def open_visits(self) -> Sequence[VisitFold]:
         """The visits that have not ended well."""
         return tuple(self.run.open.values()) if self.run is not None else ()
+
+    @property
+    def stopped_by(self) -> Request | None:
+        """The request to end the run: that a held step be aborted, or that the run be stopped; None for neither."""
+        run = self.run
+        if run is not None and isinstance(run.ended_by, StepAnswered):
+            return Request(run.ended_by.by, run.ended_by.reason, run.ending_at)
+        return self.stop_request
 
     @property
     def errors(self) -> Sequence[NodeError]:

@@ -13,7 +13,7 @@ class DueCause(StrEnum):
     TIMER = "timer"
     """The time of a wait has come: of a retry, or of a question that nobody answered."""
     ANSWERED = "answered"
-    """All that it waited for was answered."""
+    """Somebody answered: all that it waited for, or, of a workflow, something that it can go on with."""
     STARTED = "started"
     """It was started or retried for a worker, or its pause was lifted, and no worker has begun with it."""
     CANCELLED = "cancelled"

@@ -50,10 +50,8 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
     if explained.same_failure is not None:
         output.line(f"the same    {one_line(alike_to(explained.same_failure, store=store))}")
     now = explained.state.as_of
-    asked_for = (("paused", explained.paused), ("unpaused", explained.unpaused), ("stopped", explained.stop_requested))
-    for what, asked in asked_for:
-        if asked is not None:
-            output.line(f"{what:<11} {one_line(f'{asked.by_whom}, {since_text(asked.at, now)}')}")
+    for what, asked in explained.asked_for():
+        output.line(f"{what:<11} {one_line(f'{asked.by_whom}, {since_text(asked.at, now)}')}")
     if decider is not None:
         output.line()
         output.line(f"decided by  {one_line(decider.criterion_class)}, which votes {decider.decision.value}")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from steptrail.domain.errors import (
     CorruptRecord,
     MissingRecord,
-    RecordTooNew,
     SessionErased,
     StoreDamaged,
     StoreError,
@@ -86,7 +85,7 @@ async def _examine_stream(
             limit = _PAGE_OF_DAMAGE if refolding is not None and refolding.state is None else _PAGE
             records = (await store.read(stream, after=after, limit=limit)).records
         except CorruptRecord as error:
-            _add_unreadable(error, seen)
+            seen.add_unreadable(error)
             if refolding is not None:
                 refolding.give_up()
             after = (
@@ -126,17 +125,6 @@ async def _examine_past(
     what = f"it goes on from event {past.version} of {past.stream}, which {ending}"
     seen.add("forks", stream, what, position=1, type_name=first.TYPE)
     refolding.give_up()
-
-
-def _add_unreadable(error: CorruptRecord, seen: Examination) -> None:
-    if isinstance(error, MissingRecord):
-        seen.add("gaps", error.stream, error.why, position=error.version)
-    elif isinstance(error, RecordTooNew):
-        seen.add(
-            "versions", error.stream, error.why, position=error.version, type_name=error.type_name, is_damage=False
-        )
-    else:
-        seen.add("records", error.stream, error.why, position=error.version, type_name=error.type_name)
 
 
 async def _examine_open(

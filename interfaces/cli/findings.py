@@ -6,6 +6,7 @@ more or a record of a newer version, is no damage.
 
 from dataclasses import dataclass, field
 
+from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew
 from steptrail.domain.shared.summary import RunSummary
 
 CHECKS = (
@@ -69,3 +70,12 @@ class Examination:
         self.findings.append(
             Finding(check=check, stream=stream, what=what, position=position, type_name=type_name, is_damage=is_damage)
         )
+
+    def add_unreadable(self, error: CorruptRecord) -> None:
+        """Add a record that cannot be read."""
+        if isinstance(error, MissingRecord):
+            self.add("gaps", error.stream, error.why, position=error.version)
+            return
+        is_damage = not isinstance(error, RecordTooNew)
+        check = "records" if is_damage else "versions"
+        self.add(check, error.stream, error.why, position=error.version, type_name=error.type_name, is_damage=is_damage)

@@ -51,7 +51,7 @@ def flow_result_data(result: FlowResult) -> dict[str, JsonValue]:
         "errors": [full_form(error) for error in result.errors],
         "pausedBy": request_data(state.paused),
         "unpausedBy": request_data(state.unpaused),
-        "stopRequestedBy": request_data(state.stop_request),
+        "stopRequestedBy": request_data(state.stopped_by),
         "output": result.output,
         "vars": result.envelope.vars,
         "usage": dict(result.usage.to_dict()),
@@ -75,7 +75,7 @@ def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> 
         output.line(f"error    {error_text(result.error)}")
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
-    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stop_request)):
+    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stopped_by)):
         if asked is not None:
             output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"tokens   {result.usage.total}")

@@ -63,7 +63,7 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
     result = FlowResult(state)
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
-    for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
+    for what, asked in (("paused", state.paused), ("stopped", state.stopped_by)):
         if asked is not None:
             output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
     cost = f"{state.cost}, " if state.cost is not None else ""

@@ -7,6 +7,7 @@ from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import NodeThen
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.ids import flow_stream
+from steptrail.domain.flow.policies import Budget, FailureClass
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
@@ -49,7 +50,7 @@ def print_flow_why(output: Output, explained: FlowExplanation, store: str | None
     what = "to go on" if explained.status in {ExecutionStatus.FAILED, ExecutionStatus.STOPPED} else "next"
     output.line(f"{what:<11} {one_line(str(on))}{_runs_again(explained)}")
     if on.of is not None:
-        output.line(f"{'':<11} {on.of.value}")
+        output.line(f"{'':<11} {one_line(_beyond_a_budget(explained) or on.of.value)}")
     if f" {WORKFLOW} " in f"{on.command} ":
         where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME], or FILE.yaml --use FILE.py"
         output.line(f"{'':<11} {one_line(where)}")
@@ -64,6 +65,17 @@ def _name(explained: FlowExplanation) -> str:
 def _way_on(explained: FlowExplanation, store: str | None) -> WayOn:
     more = instead_of_going_on(explained, _name(explained), store=store)
     return more or how_a_flow_goes_on(explained.state, GivenWords(store=store))
+
+
+def _beyond_a_budget(explained: FlowExplanation) -> str | None:
+    """Return what a retry needs where a budget is used up, since tokens and money count on; None for any other end."""
+    if explained.limit is not None and explained.limit.limit in Budget.__struct_fields__:
+        prices = ", or with all prices," if explained.limit.limit == "max_cost_usd" else ","
+        return f"with a larger budget{prices} by `options` of `retry` in Python: what was used counts on"
+    error = explained.error
+    if error is not None and error.failure is FailureClass.BUDGET and error.item is None:
+        return "and has to end the same way: what the node has used counts on, and its budget is recorded"
+    return None
 
 
 def _runs_again(explained: FlowExplanation) -> str:
@@ -82,10 +94,8 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         yield from _reason(explained, explained.error)
     if explained.same_failure is not None:
         yield "the same", alike_to(explained.same_failure, store=store)
-    asked_for = (("paused", explained.paused), ("unpaused", explained.unpaused), ("stopped", explained.stop_requested))
-    for what, asked in asked_for:
-        if asked is not None:
-            yield what, f"{asked.by_whom}, {since_text(asked.at, state.as_of)}"
+    for what, asked in explained.asked_for():
+        yield what, f"{asked.by_whom}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
         yield "waits for" if number == 0 else "", _question(question, state.as_of)
     others = [wait for wait in explained.waits if wait.kind not in ASKS_PEOPLE]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from steptrail.domain.errors import RecordTooNew
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
@@ -49,6 +50,9 @@ class Refolding:
             return
         try:
             self.state = self._machine.evolve_all(self.state, watched())
+        except RecordTooNew as error:
+            self._seen.add_unreadable(error)
+            self.state = None
         except Exception as error:
             what = f"it cannot be folded: {type(error).__name__}: {error}"
             where = (at.version, at.event.TYPE) if at is not None else (None, None)

@@ -79,9 +79,9 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     ) -> FlowResult:
         """Let a run that failed, met a limit or was stopped go on: what had failed or was cut off is tried again.
 
-        What was finished is not run again. Limits count anew. A `run` that asks again for the retried input, or its
-        key, gets the result of the newest retry. Raises `SessionNotFound`, and `CommandRejected` for a run that is
-        open or has completed.
+        What was finished is not run again. Limits count anew, but for budgets: a run that has used up its own needs
+        `options` with a larger one. A `run` that asks again for the retried input, or its key, gets the result of the
+        newest retry. Raises `SessionNotFound`, and `CommandRejected` for a run that is open or has completed.
         """
         built, worker = a_flow(flow), self._env.worker
         command = RetryFlow(
@@ -191,10 +191,14 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     async def draw(self) -> DrawnFlow:
         """Return the drawing of the newest execution: what became of each node, and how often each edge was taken.
 
-        Raises `SessionNotFound`.
+        Raises `SessionNotFound`, and `RecordTooNew` for a workflow that a newer version recorded.
         """
         records = await self.history()
-        drawn = drawn_run(record.event for record in records)
+        try:
+            drawn = drawn_run(record.event for record in records)
+        except ValueError:
+            await self.state()  # which says so of a workflow that a newer version recorded
+            raise
         if drawn is None:
             raise SessionNotFound(self.stream_id)
         return drawn

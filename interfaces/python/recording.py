@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -107,11 +106,14 @@ class Recording:
         records = [record_of(source, number, stream_of(session), line) for number, line in enumerate(lines, start=2)]
         if len(records) != expected:
             raise NotARecording(f"{source} holds {len(records)} events and says that there are {expected}")
-        for number, (before, record) in enumerate(pairwise(records), start=3):
+        due = 1
+        for number, record in enumerate(records, start=2):
             # The events of a fork are counted anew, after those of the past that it shares.
-            if record.version <= before.version and not isinstance(record.event, SessionForked):
-                why = f"it holds event {record.version}, and the line before it event {before.version}"
+            due = 1 if isinstance(record.event, SessionForked) else due
+            if record.version != due:
+                why = f"it holds event {record.version}, where event {due} belongs"
                 raise NotARecording(f"line {number} of {source} is out of order: {why}")
+            due += 1
         return cls(session, agent_records(records), redacted)
 
 
@@ -214,6 +216,8 @@ def _read(source: Path) -> Iterator[bytes]:
 
 
 def _check(source: Path, about: Mapping[str, Any]) -> None:
+    if about.get("kind") == _KIND_OF_FLOWS:
+        raise NotARecording(f"{source} holds a run of a workflow, which can be read and not replayed")
     if about.get("kind") != _KIND:
         raise NotARecording(f"{source} is no recorded session: `steptrail export ID --out FILE` writes one")
     if about.get("format") != FORMAT:

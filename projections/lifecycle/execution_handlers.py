@@ -1,6 +1,7 @@
 """The lifecycle events that follow from stored events of executions."""
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
@@ -95,8 +96,8 @@ def _finished(moment: Moment, event: stored.ExecutionFinished) -> LifecycleEvent
         "answer": state.output,
     }
     if event.status is ExecutionStatus.FAILED:
-        error = moment.last_error
-        said, kind = (error.message, error.type.value) if error is not None else (why, None)
+        failed = deciding_error(state)
+        said, kind = (failed.error.message or why, failed.error.type.value) if failed is not None else (why, None)
         yield AgentExecutionFailed(**ended, error=said, error_type=kind)
     elif event.stop_reason is StopReason.COMPLETED:
         yield AgentExecutionCompleted(**ended)

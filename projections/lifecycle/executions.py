@@ -135,7 +135,7 @@ class AgentExecutionCompleted(AgentExecutionEnded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentExecutionFailed(AgentExecutionEnded):
-    """The execution failed. `error` is its last error, or what the deciding vote says."""
+    """The execution failed. `error` is the error that made it fail, or what the deciding vote says."""
 
     error: str = field(repr=False)
     error_type: str | None

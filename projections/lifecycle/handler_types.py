@@ -9,7 +9,6 @@ from steptrail.domain.agent.ids import SessionId, effect_id, execution_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
@@ -119,12 +118,6 @@ class Moment:
     def tools(self) -> int:
         """The number of tools of the agent."""
         return len(self.state.agent.tools) if self.state.agent is not None else 0
-
-    @property
-    def last_error(self) -> ErrorInfo | None:
-        """The last error of the last step; None when that step did not fail."""
-        step = self.state.current_step
-        return step.errors[-1].error if step is not None and step.errors else None
 
     def call(self, position: int | None) -> ToolExecution | None:
         """Return a call of the open step, as it is now."""

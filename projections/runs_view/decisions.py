@@ -4,14 +4,13 @@ from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsReco
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import LIMITS
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.storable import plain
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.executions import end_rest
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment
-from steptrail.projections.runs_view.signature import ErrorKind, kind_of
+from steptrail.projections.runs_view.signature import kind_of
 from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
 
 DECISION_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
@@ -26,9 +25,9 @@ def _voted(run: RunMemory, event: EvaluationsRecorded, moment: RunMoment) -> Non
         # By far the most usual vote first: most have nothing to say.
         if vote.decision is _ALLOW and not vote.fails and "shadow" not in vote.context:
             continue
-        if vote.fails and (raised := _raised(vote)) is not None:
-            run.raised = raised
-            raised.put(moment.changes)
+        if vote.fails and (error := vote.raised) is not None:
+            run.raised = kind_of(error, vote.criterion_class)
+            run.raised.put(moment.changes)
         shadow = vote.shadow
         if vote.decision is _ALLOW and shadow in {None, _ALLOW}:
             continue
@@ -62,14 +61,6 @@ def _number(value: JsonValue) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return repr(value) if abs(value) < 10**_LONGEST_NUMBER else None
-
-
-def _raised(vote: ContinuationEvaluation) -> ErrorKind | None:
-    """Return the error of a criterion or a hook that raised instead of voting; None for one that failed otherwise."""
-    kind, message = vote.context.get("exception"), vote.context.get("message")
-    if not isinstance(kind, str) or not isinstance(message, str):
-        return None
-    return kind_of(ErrorInfo(type=ErrorType.UNKNOWN, error_class=kind, message=message), vote.criterion_class)
 
 
 @DECISION_HANDLERS.of(ContinuationEvaluated)

@@ -83,7 +83,8 @@ SESSIONS = PublicView(
 
 WAITS = PublicView(
     "waits",
-    "What executions wait for now: a person, a retry, a child, the end of a pause, or a process after a crash.",
+    "What executions wait for now: a person, a retry, a child, or the end of a pause. That a process has died is seen "
+    "when another one goes on, and so not here.",
     "v1_rests AS r JOIN v1_executions AS e ON e.execution = r.execution WHERE r.ended_at IS NULL",
     (
         *_picked(EXECUTIONS, ("stream", "name", "tenant"), "e"),
@@ -102,7 +103,12 @@ UNITED_ATTEMPTS = PublicView(
     "All tries of tool calls, also the last one of each, which is the row of the call too.",
     f"(SELECT {', '.join(_SHARED)} FROM v1_attempts "  # noqa: S608 - names of ours
     f"UNION ALL SELECT {', '.join(_NEWEST)} FROM v1_tool_calls WHERE attempts > 0) AS united",
-    view_of(ATTEMPTS, _SINCE).columns,
+    tuple(
+        each._replace(says="failed, interrupted or suspended; of the newest try, the status of the call")
+        if each.name == "status"
+        else each
+        for each in view_of(ATTEMPTS, _SINCE).columns
+    ),
 )
 
 

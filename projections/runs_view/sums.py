@@ -98,7 +98,7 @@ MODELS_DAILY = Table(
 TOOLS_DAILY = _with_totals(
     Table(
         name="v1_tools_daily",
-        says="Tool calls of agents, and tries of the nodes of workflows, that ended for good. "
+        says="Tool calls of agents, and visits of the nodes of workflows, that ended for good. "
         "The answers are not counted.",
         key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
         columns=(
@@ -111,7 +111,7 @@ TOOLS_DAILY = _with_totals(
             _text("error_class", "The class of its exception; empty for none."),
             _sum("calls", "How many there were."),
             _sum("attempts", "How many tries they had."),
-            _sum("duration_us", "How long the newest try of each took.", "microseconds"),
+            _sum("duration_us", "How long the newest try of each call took, and all tries of a visit.", "microseconds"),
         ),
         is_sums=True,
     )
@@ -165,7 +165,7 @@ SPREAD_DAILY = _with_totals(
             *_NAMED,
             Column("bucket", ColumnKind.INTEGER, "floor(ln(microseconds) / ln(1.04)); -1 for no time at all."),
             # Beside each other and not one below the other: so a question reads a third of the rows.
-            *(_sum(f"{time}_runs", f"How many executions have their `{time}_us` in it.") for time in SPREAD_MEASURES),
+            *(_sum(f"{time}_runs", f"How many have their `{time}_seconds` in it.") for time in SPREAD_MEASURES),
         ),
         is_sums=True,
     )

@@ -51,6 +51,11 @@ _ERROR_TYPE = _maybe("error_type", "The class of its error by which the error po
 _ERROR_CLASS = _maybe("error_class", "The class of its exception, as `module:QualName`.")
 _SIGNATURE = _maybe("signature", "The signature of its error; see `signatures`.")
 _ERROR = (_ERROR_TYPE, _ERROR_CLASS, _SIGNATURE)
+_ERROR_OF_NODE = (
+    _maybe("error_type", "The failure class of its error, such as `unavailable`."),
+    _ERROR_CLASS,
+    _SIGNATURE,
+)
 _VERSION = _count("version", "The version in the stream of the event that began it.")
 _END_VERSION = _count("end_version", "The version of the event that ended it; None while it is open.", is_optional=True)
 
@@ -95,7 +100,7 @@ EXECUTIONS = Table(
         _us("active_us", "The time in which a step or a node was at work."),
         _us("wall_us", "The time from its start to its end, or to its newest event."),
         _us("idle_us", "The time of its waits and pauses, and after crashes: the sum over `rests`."),
-        _us("people_us", "The part of `idle_us` in which it waited for a person, or was paused."),
+        _us("people_us", "The part of that in which it waited for a person, or was paused."),
         *_tokens(),
         _count("wasted_tokens", "The part of its tokens that steps used that failed.", "tokens"),
         _nanos("cost_nanos", "The cost of its own model calls; None when it has no prices."),
@@ -173,11 +178,6 @@ INFERENCES = Table(
     indexes=(Index(("signature", "execution"), "signature IS NOT NULL"),),
 )
 
-_TRY = (
-    _at("started_at", "When its newest try was started; None when there was none.", is_optional=True),
-    _us("duration_us", "How long that try took; None while it is open, or when nobody knows.", is_optional=True),
-)
-
 TOOL_CALLS = Table(
     name="v1_tool_calls",
     says="Tool calls of agents, each with its newest try.",
@@ -194,7 +194,8 @@ TOOL_CALLS = Table(
         _maybe("effect_id", "The id of its effect, which stays over tries; None before it was started."),
         _text("status", "pending, running, completed, failed, blocked, denied, cancelled or interrupted."),
         _count("attempts", "How often it was started."),
-        *_TRY,
+        _at("started_at", "When its newest try was started; None when there was none.", is_optional=True),
+        _us("duration_us", "How long that try took; None while it is open, or when nobody knows.", is_optional=True),
         *_ERROR,
         _maybe("child", "The stream that it ran, as far as it was told; None for none."),
         _maybe("approval", "What became of the question whether it may run: asked, granted, denied or expired."),
@@ -240,13 +241,17 @@ RESTS = Table(
     columns=(
         _EXECUTION,
         _count("version", "The version of the event that began it; of a crash, of the last event before it."),
-        _text("kind", "pause, crash, or the kind of the wait, such as approval, retry, child or human."),
+        _text(
+            "kind",
+            "pause, crash, worker while it waited for a process to go on, or the kind of the wait, such as approval, "
+            "retry, child or human.",
+        ),
         _flag("is_for_people", "Whether it waited for a person, or was paused."),
         _at("started_at", "When it began."),
         _at("until", "When it was to end by itself; None when it was not.", is_optional=True),
         _at("ended_at", "When it ended; None while it lasts.", is_optional=True),
         _maybe("by", "Who paused it; None for a wait."),
-        _maybe("ending", "How it ended: resumed, finished, or why the wait ended, such as due or approved."),
+        _maybe("ending", "How it ended: resumed, paused, finished, or why the wait ended, such as due or approved."),
         _maybe("ended_by", "Who ended the wait, or resumed it; None when nobody had to."),
         _END_VERSION,
     ),
@@ -320,7 +325,9 @@ SIGNATURES = Table(
             "error_type", "The class of the error by which the error policy decides, or the failure class of a node."
         ),
         _text("error_class", "The class of the exception, as `module:QualName`."),
-        _text("tool", "The tool or the node that failed; empty for a model call."),
+        _text(
+            "tool", "The tool or the node that failed, or the criterion or hook that raised; empty for a model call."
+        ),
         _text("template", "The message without quoted text, numbers, and ids; at most 200 characters."),
     ),
 )
@@ -350,7 +357,7 @@ VISITS = Table(
         _nanos("cost_nanos", "The cost of its own model calls; None without a price."),
         _maybe("rule", "The setting that decided what comes of its failure."),
         _maybe("reason", "Why it was cancelled: stop, sibling, limit, abort or cancelled."),
-        *_ERROR,
+        *_ERROR_OF_NODE,
         _VERSION,
         _END_VERSION,
     ),
@@ -375,9 +382,10 @@ TRIES = Table(
         _maybe("effect", "The effect class of the node: read, idempotent, keyed or unsafe."),
         _maybe("effect_id", "The id of its effect, which stays over tries."),
         _text("status", "running, completed, failed, interrupted or suspended."),
-        *_TRY,
+        _at("started_at", "When it was started; None for what failed before it was tried.", is_optional=True),
+        _us("duration_us", "How long it took; None while it is open, or when nobody knows.", is_optional=True),
         _maybe("cut_by", "What cut it off, such as crash, stop or timeout; None when nothing did."),
-        *_ERROR,
+        *_ERROR_OF_NODE,
         _maybe("child", "The stream that it ran, as far as it was told; None for none."),
         _maybe("settled_by", "Who reported its outcome in place of the node."),
         *_tokens(),

@@ -7,6 +7,7 @@ which a model is shown them; calls of an open step stand there already.
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.fold import StepFold
 from steptrail.domain.agent.ids import SessionId, effect_id, execution_id
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
@@ -193,10 +194,10 @@ def _approvals(state: AgentState, config: UiConfig) -> Iterator[UiApproval]:
 
 
 def _error_message(state: AgentState, config: UiConfig) -> str | None:
-    """Return why the last execution failed: the first error of its last step, or the reason of the deciding vote."""
-    if state.current_step is not None and state.current_step.errors:
-        first = state.current_step.errors[0]
-        return config.shown_error(first.error.message, first.error.type if first.tool_name is not None else None)
+    """Return why the last execution failed: the error that decided, or the reason of the deciding vote."""
+    failed = deciding_error(state)
+    if failed is not None and (said := failed.error.message):
+        return config.shown_error(said, failed.error.type if failed.tool_name is not None else None)
     outcome = state.last_continuation_outcome
     vote = outcome.deciding_vote if outcome is not None else None
     return vote.reason if vote is not None else None

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from steptrail.domain.agent.commands import Retry, Start
+from steptrail.domain.agent.deciding_error import last_failure
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
@@ -112,11 +113,11 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
 
 def why_no_answer(state: AgentState) -> str:
     """Return the reason why a session that has ended came to no answer, with what decided and what failed."""
-    outcome, step = state.last_continuation_outcome, state.current_step
+    outcome, failed = state.last_continuation_outcome, last_failure(state)
     vote = outcome.deciding_vote if outcome is not None else None
     reason = state.stop_reason.value if state.stop_reason is not None else state.status.value
     because = f": {vote.reason}" if vote is not None else ""
-    said = f" ({step.errors[0].error.without_arguments})" if step is not None and step.has_errors else ""
+    said = f" ({failed.error.without_arguments})" if failed is not None else ""
     return f"({reason}{because}){said}"
 
 

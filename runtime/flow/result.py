@@ -73,4 +73,5 @@ class FlowResult(Result[FlowState]):
             case LimitReached() as limit:
                 return f"{reason}: {limit.said}"
             case _:
-                return reason
+                asked = self.state.stopped_by or self.state.paused
+                return f"{reason} {asked.by_whom}" if asked is not None else reason

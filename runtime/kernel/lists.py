@@ -141,7 +141,7 @@ def _cause(row: RunSummary) -> DueCause:
         return DueCause.STARTED
     if row.standing is not StandingState.RESTING:
         return DueCause.CANCELLED if row.paused_by == CALLER else DueCause.SAID
-    is_answered = all(wait.answered_at is not None for wait in row.waits)
+    is_answered = any(wait.answered_at == row.due_at for wait in row.waits)
     return DueCause.ANSWERED if is_answered else DueCause.TIMER
 
 

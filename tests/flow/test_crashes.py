@@ -3,16 +3,20 @@
 import asyncio
 import re
 import time
+from contextlib import suppress
 
 import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
-from steptrail.domain.flow.events import NodeAttemptStarted, NodeCompleted
+from steptrail.domain.flow.commands import ResumeFlow
+from steptrail.domain.flow.decide import decide
+from steptrail.domain.flow.events import FlowResumed, NodeAttemptStarted, NodeCompleted
 from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
 from steptrail.tools import OnUnknown
-from steptrail.workflow import BuiltWorkflow, FailureClass, FlowResult, RetryPolicy, Workflow
+from steptrail.workflow import BuiltWorkflow, FailureClass, FlowResult, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, events_of, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, dies, trail_of
 
@@ -161,6 +165,85 @@ async def test_a_run_that_keeps_killing_its_process_ends_as_a_crash_loop() -> No
         result = await run_to_rest(trail, clock, flow)
     assert (result.status, result.stop_reason and result.stop_reason.value) == (ExecutionStatus.FAILED, "guard")
     assert world.done["a"] == 0
+
+
+def asking_two(world: World) -> BuiltWorkflow:
+    """A flow that asks two people, and works on when the first has answered."""
+    asking = Workflow("t").human("a", prompt="A?").human("b", prompt="B?")
+    return asking.tool("work", world.tool(), args={"name": "work"}).chain("a", "work").build()
+
+
+async def test_a_run_that_keeps_killing_its_process_beside_an_open_question_ends_as_a_crash_loop() -> None:
+    world, clock = World(), HandClock()
+    flow = asking_two(world)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("a", approved=True, by="ana")
+        for _ in range(6):
+            with suppress(Crash):
+                await again_on(trail, clock, crash_at("before-node")).flow("f").resume(flow)
+        state = await trail.flow("f").state()
+    assert (state.status, state.stop_reason) == ("failed", "guard")
+
+
+async def test_the_time_after_a_crash_beside_an_open_question_is_no_active_time() -> None:
+    world, clock = World(), HandClock()
+    flow = asking_two(world)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=RunOptions(cumulative_timeout=600.0, longest_wait=0.0))
+        await trail.flow("f").answer("a", approved=True, by="ana")
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).flow("f").resume(flow)
+        clock.advance(3_600.0)
+        result = await trail.flow("f").resume(flow)
+        (resumed,) = [each for each in await events_of(trail) if isinstance(each, FlowResumed)][1:]
+    assert (result.status, result.state.active_seconds, world.done["work"]) == (ExecutionStatus.WAITING, 0.0, 2)
+    assert resumed.ended_by == "crash"
+
+
+async def test_a_question_that_is_asked_while_a_run_goes_on_after_an_answer_is_in_its_row() -> None:
+    world = World()
+    asking = Workflow("t").human("a", prompt="A?").human("b", prompt="B?").human("c", prompt="C?")
+    flow = asking.tool("work", world.tool(), args={"name": "work"}).edge("a", "c", "work").build()
+    world.holds = "work"
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("a", approved=True, by="ana")
+        running = asyncio.create_task(trail.flow("f").resume(flow))
+        await world.entered.wait()
+        (row,) = await trail.runs()
+        world.gate.set()
+        await running
+    assert {wait.id for wait in row.waits} == {"f:1:b:1", "f:1:c:1"}
+
+
+async def test_a_run_that_goes_on_after_an_answer_in_its_own_wait_is_at_work_and_may_crash() -> None:
+    world, clock = World(), HandClock()
+    world.fails["late"], world.holds = [ConnectionError("away")], "next"
+    again = RetryPolicy(max_attempts=2, backoff=10.0)
+    flow = (
+        Workflow("t")
+        .human("a", prompt="A?")
+        .tool("late", world.tool(), args={"name": "late"}, retry=again)
+        .tool("next", world.tool(), args={"name": "next"})
+        .chain("a", "next")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        running = asyncio.create_task(trail.run(flow, session="f"))
+        while not (rows := await trail.runs()) or rows[0].status is not ExecutionStatus.WAITING:
+            await asyncio.sleep(0.01)
+        await trail.flow("f").answer("a", approved=True, by="ana")
+        await world.entered.wait()
+        (row,) = await trail.runs()
+        state = await trail.flow("f").state()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+    assert (row.standing, row.waits) == (StandingState.WORKING, ())
+    (resumed,) = decide(state, ResumeFlow(worker="w"))
+    assert isinstance(resumed, FlowResumed)
+    assert resumed.ended_by == "crash"
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -8,13 +8,14 @@ import pytest
 from steptrail import AgentBuilder, Limits, ToolEffect
 from steptrail.domain.flow.events import NodeThen
 from steptrail.domain.json_value import JsonValue
+from steptrail.errors import ExecutionFailed
 from steptrail.interfaces.cli.flow_why import print_flow_why
 from steptrail.interfaces.cli.output import Output
-from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
+from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation, verdict_of
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import OnUnknown
-from steptrail.workflow import Cache, Envelope, RetryPolicy, Rule, Update, Workflow
-from tests.flow.kit import World, run_to_rest
+from steptrail.workflow import Budget, Cache, Envelope, RetryPolicy, Rule, RunOptions, Update, Workflow
+from tests.flow.kit import World, events_of, named, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 
@@ -247,6 +248,86 @@ async def test_a_run_whose_process_died_as_it_looked_after_its_agent_says_that_i
     assert before.waits_for is not None
     assert before.waits_for.endswith('which "ask" runs')
     assert (after.waits_for, after.verdict) == (before.waits_for, before.verdict)
+
+
+async def test_a_run_whose_process_died_after_one_of_two_answers_has_crashed_as_lists_say() -> None:
+    world, clock = World(), HandClock()
+    flow = (
+        Workflow("t")
+        .human("a", prompt="A?")
+        .human("b", prompt="B?")
+        .tool("work", world.tool(), args={"name": "work"})
+        .chain("a", "work")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("a", approved=True, by="ana")
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).flow("f").resume(flow)
+        (row,) = await trail.runs()
+        why = await trail.flow("f").why()
+    assert (row.is_crashed, why.is_crashed, why.status) == (True, True, "in_progress")
+    assert why.crash is not None
+    assert why.crash.endswith('in node "work", attempt 1 (f:1:work:1)')
+    assert why.verdict == "in_progress: b, work; its process died: no process runs it"
+
+
+async def test_a_run_that_has_used_up_its_budget_says_that_a_retry_needs_a_larger_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few, more = (RunOptions(budget=Budget(max_total_tokens=most)) for most in (1, 1_000))
+    flow = Workflow("t").llm("a", ScriptedModel(["Yes."]), prompt="go").noop("b").chain("a", "b").build()
+    async with trail_of() as trail:
+        handle = trail.flow("f")
+        statuses = [(await trail.run(flow, session="f", options=few)).status]
+        lines = printed(await handle.why(), capsys)
+        statuses += [(await handle.retry(flow)).status, (await handle.retry(flow, options=more)).status]
+    place = next(at for at, line in enumerate(lines) if line.startswith("to go on    `steptrail retry "))
+    said = "with a larger budget, by `options` of `retry` in Python: what was used counts on"
+    assert lines[place + 1] == f"{'':<11} {said}"
+    assert statuses == ["failed", "failed", "completed"]
+
+
+async def test_a_node_that_has_used_up_its_budget_says_that_a_retry_does_not_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = ScriptedModel(["Yes.", "Yes."])
+    flow = Workflow("t").llm("a", model, prompt="go", budget=Budget(max_total_tokens=1), retry=1).build()
+    async with trail_of() as trail:
+        handle = trail.flow("f")
+        await trail.run(flow, session="f")
+        lines = printed(await handle.why(), capsys)
+        again = await handle.retry(flow)
+    said = "and has to end the same way: what the node has used counts on, and its budget is recorded"
+    assert f"{'':<11} {said}" in lines
+    assert again.status == "failed"
+
+
+async def test_a_run_that_somebody_aborted_says_who_did_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = Workflow("t", options=RunOptions(pause_before=("b",))).noop("a").noop("b").chain("a", "b").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        handle = trail.flow("f")
+        await handle.step("b", "abort", by="ana", reason="wrong customer")
+        result = await handle.resume(flow)
+        why = await handle.why()
+    assert why.verdict == 'stopped (user_requested) at "b" by ana: wrong customer'
+    assert any(line.startswith("stopped     by ana: wrong customer, since ") for line in printed(why, capsys))
+    assert why.stop_requested is not None
+    assert (why.stop_requested.by, why.stop_requested.reason) == ("ana", "wrong customer")
+    with pytest.raises(ExecutionFailed, match=r"is stopped \(user_requested\) by ana: wrong customer$"):
+        result.raise_for_stop()
+
+
+async def test_a_run_that_is_asked_to_stop_and_has_not_ended_says_so() -> None:
+    flow = Workflow("t").human("ask", prompt="Go on?").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").stop(by="ana", reason="enough")
+        asked = named(await events_of(trail)).index("stop.requested") + 1
+        state = await trail.flow("f").state(at=asked)
+    assert verdict_of(state) == "waiting: a stop is asked for by ana: enough"
 
 
 async def test_a_run_that_no_worker_has_begun_says_since_when_it_waits_for_one() -> None:

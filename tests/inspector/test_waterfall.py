@@ -359,7 +359,7 @@ def test_a_decision_has_the_votes_that_it_resolved_and_how_near_each_limit_was()
         decided(1),
         EvaluationsRecorded(votes=votes[:1]),
         StepStarted(number=2),
-        EvaluationsRecorded(votes=votes[1:]),
+        EvaluationsRecorded(votes=votes[1:], hook="Hook"),
         EvaluationsRecorded(votes=(vote("Late"),), phase=DecisionPhase.END),
         decided(2, should_continue=False, stop_reason=StopReason.STEPS_LIMIT),
     )
@@ -374,3 +374,30 @@ def test_a_decision_has_the_votes_that_it_resolved_and_how_near_each_limit_was()
     assert first is not None
     assert [each.criterion for each in first.votes] == ["Old"]
     assert decision_panel(records, 3) is None
+
+
+def test_the_votes_of_hooks_wait_for_the_decision_of_their_own_moment() -> None:
+    forbid = ContinuationDecision.FORBID
+    records = at_each_second(
+        EvaluationsRecorded(votes=(vote("Guard", forbid),), hook="Guard"),
+        ExecutionPaused(by="ana", step_seconds=0.0),
+        resumed(SegmentEnd.PAUSE),
+        EvaluationsRecorded(votes=(vote("StepsLimit"),), phase=DecisionPhase.RESUME),
+        decided(1, phase=DecisionPhase.RESUME),
+        EvaluationsRecorded(votes=(vote("StepsLimit"),)),
+        decided(1, should_continue=False),
+        EvaluationsRecorded(votes=(vote("Late"),), hook="Late", phase=DecisionPhase.STOP),
+        decided(1, should_continue=False, phase=DecisionPhase.STOP),
+    )
+    shown = {version: decision_panel(records, version) for version in (5, 7, 9)}
+    votes = {version: panel.votes for version, panel in shown.items() if panel is not None}
+    assert {version: [each.criterion for each in cast] for version, cast in votes.items()} == {
+        5: ["StepsLimit"],
+        7: ["StepsLimit", "Guard"],
+        9: ["StepsLimit", "Guard", "Late"],
+    }
+    assert [[each.criterion for each in cast if each.is_deciding] for cast in votes.values()] == [
+        [],
+        ["Guard"],
+        ["Guard"],
+    ]

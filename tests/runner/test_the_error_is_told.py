@@ -6,9 +6,13 @@ import pytest
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, RunResult, Steptrail, tool
 from steptrail.continuation import CallableCriterion
-from steptrail.errors import ExecutionFailed
+from steptrail.errors import Backoff, ExecutionFailed
 from steptrail.hooks import CallableHook
-from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.lifecycle import AgentExecutionFailed, lifecycle_events
+from steptrail.runtime.agent.children import why_no_answer
+from steptrail.testing import Reply, ScriptedModel, call, calls
+from steptrail.ui import ui_conversation
+from tests.runner.kit import HandClock, agent_of, run
 
 MISSING: dict[str, str] = {}
 
@@ -17,6 +21,12 @@ MISSING: dict[str, str] = {}
 def look() -> str:
     """Look something up."""
     return MISSING["missing"]
+
+
+@tool
+def lose() -> str:
+    """Lose something."""
+    raise LookupError("lost")
 
 
 def ran(builder: AgentBuilder) -> RunResult:
@@ -78,6 +88,42 @@ def test_a_run_that_went_well_has_no_error_also_when_something_failed_on_the_way
     result = ran(agent(call("look"), "done").with_error_policy(ErrorPolicy.ignore_tool_errors()))
     assert (result.status, result.error) == ("completed", None)
     assert "Error" not in repr(result)
+
+
+async def test_a_run_that_was_cut_as_it_tried_again_names_the_error_that_it_failed_of() -> None:
+    clock = HandClock()
+
+    def late(_: object) -> str:
+        clock.advance(60)
+        raise TimeoutError
+
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(1.0))
+    builder = agent_of([ConnectionError("the model is away"), late]).with_error_policy(policy).with_timeout(30)
+    done = await run(builder.build(), clock=clock)
+    assert (done.ending, done.result.state.step_count) == (("failed", "time_limit"), 2)
+    assert done.result.error is not None
+    assert done.why.error is not None
+    assert done.result.error.said == done.why.error.error.said == "ConnectionError: the model is away"
+    assert why_no_answer(done.result.state).endswith("s/30.00s) (the model is away)")
+
+
+@pytest.mark.parametrize("is_by_hook", [False, True])
+def test_listeners_and_front_ends_are_told_the_error_that_decided(*, is_by_hook: bool) -> None:
+    def guard(_: object) -> object:
+        raise PermissionError("not on my watch")
+
+    builder = agent(calls(("look", {}), ("lose", {}))).with_tools(lose)
+    if is_by_hook:
+        builder.with_error_policy(ErrorPolicy.ignore_tool_errors())
+        builder.with_hook(HookType.AFTER_STEP, CallableHook(guard))  # type: ignore[arg-type]
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(builder.build(), "go", session="s")
+        told = lifecycle_events("s", trail.session("s").history())
+    (ended,) = [event for event in told if isinstance(event, AgentExecutionFailed)]
+    assert result.error is not None
+    assert result.error.message == ("not on my watch" if is_by_hook else "'missing'")
+    assert (ended.error, ended.error_type) == (result.error.message, result.error.type)
+    assert ui_conversation(result.state).error_message == result.error.message
 
 
 async def test_a_paused_run_says_who_paused_it_and_why() -> None:

@@ -14,6 +14,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.store_samples import Noted, commit_of
 from steptrail.tools import ApprovalRule, SubagentTool
+from steptrail.workflow import Workflow
 
 
 @tool(approval=ApprovalRule(reason="it moves money"))
@@ -40,6 +41,16 @@ async def test_an_answered_question_and_one_started_for_a_worker(store_url: str)
         causes = {name: due.cause for name, due in (await why(trail)).items() if due is not None}
         assert causes == {"s": DueCause.ANSWERED, "t": DueCause.STARTED}
         assert all(due is not None and due.since for due in (await why(trail)).values())
+
+
+async def test_one_of_two_answers_to_a_workflow(store_url: str) -> None:
+    flow = Workflow("two").human("a", prompt="A?").human("b", prompt="B?").build()
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("a", approved=True, by="ana")
+        (row,) = await trail.due()
+        assert row.due is not None
+        assert row.due.cause is DueCause.ANSWERED
 
 
 async def test_a_caller_that_was_cancelled(store_url: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail, tool
+from steptrail import AgentBuilder, ContinuationCriteria, Steptrail, tool
+from steptrail.continuation import CallableCriterion
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.explaining import explained
 from steptrail.interfaces.python.failing_alike import with_same_failure
@@ -85,6 +86,22 @@ async def test_a_failure_is_told_with_how_often_it_has_come_lately(store_url: st
     assert [row.split()[0] for row in listed.splitlines()[1:]] == ["c", "b", "a"]
     data = json.loads(await asyncio.to_thread(said, store_url, "why", "a", "--json"))
     assert data["sameFailure"] == {"signature": lost.signature, "runs": 3, "isMore": False, "days": 7}
+
+
+async def test_a_criterion_that_raised_inside_of_a_collection_is_the_failure_of_the_run(tmp_path: Path) -> None:
+    def judge(_: object) -> bool:
+        raise ArithmeticError("no such sum")
+
+    judging = ContinuationCriteria(CallableCriterion(judge))
+    agent = AgentBuilder("desk").with_model(ScriptedModel(["Done."])).with_criteria(judging).build()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        result = await trail.run(agent, "Go", session="s")
+        await trail.views.wait()
+        (row,) = (await trail.views.runs()).rows
+        why = await trail.session("s").why()
+    assert result.error is not None
+    assert (row.error_type, row.error_class) == (result.error.type, result.error.error_class)
+    assert str(why.same_failure) == "in 1 run in the last 7 days"
 
 
 async def test_a_run_of_a_workflow_is_told_with_the_others_too(tmp_path: Path, said: Said) -> None:

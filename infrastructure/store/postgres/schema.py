@@ -77,9 +77,9 @@ SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.c
 FROM steptrail.events e
 LEFT JOIN steptrail.streams s ON s.number = e.stream
 LEFT JOIN steptrail.types t ON t.number = e.type
-LEFT JOIN LATERAL (
+JOIN LATERAL (
     SELECT * FROM steptrail.commits WHERE stream = e.stream AND version <= e.version ORDER BY version DESC LIMIT 1
-) c ON true
+) c ON e.version < c.version + c.size
 """
 
 # The server keeps the plans of a function in plpgsql for as long as a connection lasts. It makes those of one in sql

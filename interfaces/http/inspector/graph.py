@@ -58,9 +58,9 @@ async def graph_of(trail: Steptrail, stream: str, count: int) -> GraphPicture | 
         return None
     try:
         records: Sequence[Any] = await trail.handle(stream_name(stream)).history(types=DRAWN_TYPES)
-    except CorruptRecord:
+        drawn = drawn_run(record.event for record in records)
+    except (CorruptRecord, ValueError):  # of damage, or of a workflow that a newer version recorded
         return None
-    drawn = drawn_run(record.event for record in records)
     return None if drawn is None else _picture(drawn)
 
 

@@ -136,8 +136,7 @@ async def _window(
 ) -> tuple[Window, Sequence[Recorded[Any]]]:
     """Return the window that is asked for, with its events: those of the execution, as far as they fit."""
     begin = head.events.get("started", 1) if head is not None else 1
-    end = head.events.get("finished", count) if head is not None else count
-    end = end if end >= begin else count
+    end = end_of(head, begin, count) if head is not None else count
     last = min(max(asked.until or end, begin), end)
     first = max(begin, last - WINDOW + 1)
     try:
@@ -150,6 +149,15 @@ async def _window(
         before=first - 1 if first > begin else None,
         behind=min(end, last + WINDOW) if last < end else None,
     ), records
+
+
+def end_of(head: Told, begin: int, count: int) -> int:
+    """Return the last event of an execution that begins with `begin`, of `count` that its stream has.
+
+    An execution that a fork shares with its source and that is not the newest has no event here but that of the fork.
+    """
+    end = head.events.get("finished", count if head.is_newest else begin)
+    return end if end >= begin else count
 
 
 async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place) -> DecisionPanel | None:

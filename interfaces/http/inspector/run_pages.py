@@ -23,7 +23,7 @@ from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs, runs_below
 from steptrail.interfaces.http.inspector.minimap import minimap
 from steptrail.interfaces.http.inspector.place import place_of
-from steptrail.interfaces.http.inspector.run import RunView, explanation_of, read_run
+from steptrail.interfaces.http.inspector.run import RunView, end_of, explanation_of, read_run
 from steptrail.interfaces.http.inspector.run_json import run_json
 from steptrail.interfaces.http.inspector.state import state_at
 from steptrail.interfaces.http.inspector.told import Told, told
@@ -149,8 +149,7 @@ class RunPages(Answering):
         except CorruptRecord:
             return None, Side(row.stream, 1, count)
         first = head.events.get("started", 1)
-        end = head.events.get("finished", 0)
-        return head, Side(row.stream, first, end if end >= first else count)
+        return head, Side(row.stream, first, end_of(head, first, count))
 
     def _text(self, event: Event, path: str) -> str:
         value = at_path(self.masking.event(event), path)

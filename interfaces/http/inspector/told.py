@@ -22,9 +22,15 @@ from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]
 
-_WITH_VALUES: Final = frozenset(
-    {"error", "lookedAt", "pausedBy", "rejectedAnswer", "shadowStops", "stopRequestedBy", "unpausedBy"}
-)
+_ASKED_FOR: Final = {
+    "pausedBy": "paused",
+    "unpausedBy": "unpaused",
+    "pauseRequestedBy": "pause asked",
+    "stopRequestedBy": "stop asked",
+}
+"""The entries that say who asked for something, with their labels."""
+
+_WITH_VALUES: Final = frozenset({"error", "lookedAt", "rejectedAnswer", "shadowStops", *_ASKED_FOR})
 """The entries that are shown as facts and may hold values that are not to be seen."""
 
 
@@ -135,7 +141,7 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
             yield "caused by", str(cause)
     for name, value in _object(shown.get("lookedAt")).items():
         yield "it saw", looked_at_text(name, value)
-    for label, key in (("paused", "pausedBy"), ("unpaused", "unpausedBy"), ("stop asked", "stopRequestedBy")):
+    for key, label in _ASKED_FOR.items():
         asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
         if asked:
             yield label, f"by {asked.get('by')}{': ' + str(asked['reason']) if asked.get('reason') else ''}"

@@ -304,6 +304,24 @@ async def test_given_events_then_people_see_each_with_all_names_and_with_its_com
     ]
 
 
+async def test_given_events_that_belong_to_no_commit_then_people_see_none_of_them(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+
+    await use(postgres_server.url(database), scenario)
+    for position, stream, version in ((8, "stream", 2), (9, "stream + 1", 1)):
+        postgres_server.execute(
+            "INSERT INTO steptrail.events (position, stream, version, at, type, state, content) "  # noqa: S608
+            f"SELECT {position}, {stream}, {version}, at, type, state, content "
+            "FROM steptrail.events WHERE position = 1",
+            database=database,
+        )
+    shown = postgres_server.execute("SELECT position FROM steptrail.stored_events", database=database)
+    assert shown == [(1,)]
+
+
 def test_given_a_database_that_cannot_hold_every_text_then_it_is_refused(postgres_server: PostgresServer) -> None:
     name = postgres_server.create_database("TEMPLATE template0 ENCODING 'LATIN1'")
     error = refusal(postgres_server.url(name))

@@ -10,6 +10,11 @@ from steptrail import AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.errors import CommandRejected, ConfigurationError, CorruptRecord, SessionNotFound
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.events import SessionForked, StepCompleted
+from steptrail.inspector import Access
+from steptrail.interfaces.http.inspector.place import Place
+from steptrail.interfaces.http.inspector.run import read_run
+from steptrail.interfaces.python.explaining import Explainers
+from steptrail.projections.masking import Masking
 from steptrail.projections.stop_reasons import STOP_REASON_TYPES
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.kernel.environment import Environment
@@ -194,3 +199,28 @@ def test_the_blocking_twin_forks_too(store_url: str) -> None:
         fork = trail.session("s").fork(session="f")
         assert fork.state().forked_from is not None
         assert fork.history()[-1].version == 1
+
+
+async def test_what_is_told_of_an_earlier_execution_that_a_fork_shares_names_no_event_of_its_source(
+    store_url: str,
+) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        source, talker = trail.session("s"), desk("", "", "", "Yes.", "Well.")
+        await source.send(talker, "And?")
+        fork = await source.fork(session="f")
+        await fork.send(talker, "Well?")
+        shared, own = await fork.why(execution=1), await fork.why()
+        assert (shared.status, shared.events) == ("completed", {"forked": 1})
+        assert own.events["started"] == 2
+        (row,) = [each for each in await trail.runs() if each.session_id == "f"]
+        page = Place(
+            path="",
+            canonical="",
+            alone={},
+            execution=1,
+            **dict.fromkeys(("event", "until", "decision", "at", "since", "bars", "asks")),
+        )
+        view = await read_run(trail, Access(), row, Masking(), store=None, asked=page, explainers=Explainers())
+        assert (view.window.first, view.window.last, list(view.bars.rows)) == (1, 1, [])
+
+    await on_a_store(store_url, scenario)

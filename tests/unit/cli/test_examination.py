@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from steptrail import Steptrail
 from steptrail.domain.agent.events import SessionForked, SessionStarted
 from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.errors import RecordTooNew
+from steptrail.domain.flow.definition import definition_text
+from steptrail.domain.flow.events import FlowStarted
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
@@ -14,6 +18,8 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Examination
 from steptrail.testing.store_contract import Noted
+from steptrail.testing.store_samples import commit_of
+from steptrail.workflow import RunOptions, Workflow
 
 
 @pytest.fixture
@@ -112,3 +118,41 @@ async def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
 
     (finding,) = (await seen(url, fork)).findings
     assert (finding.check, finding.stream, finding.what, finding.is_damage) == ("forks", "agent:f1", said, True)
+
+
+async def test_given_a_workflow_that_a_newer_version_recorded_then_its_run_is_too_new_and_not_damaged(url: str) -> None:
+    text = definition_text(Workflow("t").noop("a").build().definition)
+    started = FlowStarted(
+        execution_id="f:1",
+        ordinal=1,
+        segment=1,
+        worker="w",
+        library="9.0",
+        flow="t",
+        definition=text.replace('"nodes":', '"mood":"calm","nodes":', 1),
+        digest="",
+        options=RunOptions(),
+        by="ana",
+    )
+
+    async def begin(store: RecorderEventStore) -> None:
+        await store.append("flow:f", EMPTY_STREAM, commit_of("c", SessionStarted(name="t"), started))
+
+    (finding,) = (await seen(url, begin)).findings
+    assert (finding.check, finding.stream, finding.position, finding.type_name) == (
+        "versions",
+        "flow:f",
+        2,
+        FlowStarted.TYPE,
+    )
+    assert finding.what.startswith("its workflow cannot be read: Object contains unknown field `mood`")
+    assert finding.what.endswith("a newer version of Steptrail recorded it")
+    assert not finding.is_damage
+    async with Steptrail.open(url) as trail:
+        with pytest.raises(RecordTooNew, match="record 2 of stream 'flow:f'"):
+            await trail.flow("f").state()
+        with pytest.raises(RecordTooNew, match="record 2 of stream 'flow:f'"):
+            await trail.flow("f").draw()
+        why = await trail.flow("f").why()
+    assert why.damage is not None
+    assert why.damage.endswith(finding.what)

@@ -1,6 +1,7 @@
 """What `why` and `show` say of an error, of who paused, of a wait, of a crash, and for which run their advice is."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.standing import Wait
 from steptrail.errors import ErrorPolicy
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.cli.agent_why import print_agent_why
+from steptrail.interfaces.cli.output import Output
 from steptrail.projections.rendering import crash_text, error_lines, lasting, since_text, wait_texts
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call
@@ -156,6 +159,33 @@ def test_who_paused_why_and_since_when_is_told(typed: Type) -> None:
     for command in ("why", "show"):
         (line,) = [line for line in typed(command, "s").lines if line.startswith("paused ")]
         assert " by me: lunch, since 20" in line
+
+
+async def test_a_pause_and_a_stop_that_have_not_come_about_are_told_as_what_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        told: list[str] = []
+
+        async def tell() -> None:
+            print_agent_why(Output(sys.stdout, sys.stderr), await trail.session("s").why(), None)
+            told.append(capsys.readouterr().out)
+
+        @tool
+        async def hold() -> str:
+            """Have somebody pause the run, and then stop it."""
+            await trail.session("s").pause(by="me", reason="lunch")
+            await tell()
+            await trail.session("s").stop(by="ops")
+            await tell()
+            return "held"
+
+        agent = AgentBuilder("a").with_model(ScriptedModel([call("hold"), "done"])).with_tools(hold).build()
+        await trail.run(agent, "go", session="s")
+        await tell()
+    assert "\npause asked by me: lunch, since 20" in told[0]
+    assert "\nstop asked  by ops, since 20" in told[1]
+    assert "\nstopped     by ops, since 20" in told[2]
 
 
 @pytest.mark.acceptance("8.5-4")

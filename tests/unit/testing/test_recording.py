@@ -94,11 +94,23 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "two lines that were exchanged": (
         lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]],
-        "line 6 of .* is out of order: it holds event 4, and the line before it event 5",
+        "line 5 of .* is out of order: it holds event 5, where event 4 belongs",
     ),
     "a line twice and another one never": (
         lambda lines: [*lines[:5], lines[4], *lines[6:]],
-        "line 6 of .* is out of order: it holds event 4, and the line before it event 4",
+        "line 6 of .* is out of order: it holds event 4, where event 5 belongs",
+    ),
+    "a line cut out, also of what the header counts": (
+        lambda lines: [changed(lines[0], events=33), *lines[1:5], *lines[6:]],
+        "line 6 of .* is out of order: it holds event 6, where event 5 belongs",
+    ),
+    "its beginning cut off, also of what the header counts": (
+        lambda lines: [changed(lines[0], events=33), *lines[2:]],
+        "line 2 of .* is out of order: it holds event 2, where event 1 belongs",
+    ),
+    "a run of a workflow": (
+        lambda lines: [changed(lines[0], kind="steptrail.flow"), *lines[1:]],
+        "holds a run of a workflow, which can be read and not replayed",
     ),
     "a later event": (
         lambda lines: [*lines[:1], lines[1].replace(b"session.started.v1", b"session.started.v9"), *lines[2:]],
