@@ -98,6 +98,21 @@ async def is_due(store: EventStore, stream: str, now: int) -> bool:
     return row is not None and row.due is not None
 
 
+async def moved_of(store: EventStore, streams: Sequence[str], now: int) -> tuple[str, ...]:
+    """Return those of some streams that do not just wait at `now`: whoever waits for them can go on with these.
+
+    One that is paused, or cannot be read, is among them: it is for who goes on with it to say so.
+    """
+    known = await _with_those_waited_for(store, await marked(store, await _named(store, streams)))
+    return tuple(stream for stream in streams if not _just_waits(known.get(stream), known, now))
+
+
+def _just_waits(row: RunSummary | None, known: Mapping[str, RunSummary], now: int) -> bool:
+    if row is None or row.damage is not None or row.standing is not StandingState.RESTING:
+        return False
+    return _why_due(row, known, now) is None
+
+
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
     """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}

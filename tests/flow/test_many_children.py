@@ -5,11 +5,110 @@ from typing import Any
 
 import pytest
 
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.domain.flow.events import FlowResumed
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.workflow import Envelope, RunOptions, Workflow
-from tests.flow.kit import events_of
+from steptrail.testing import ScriptedModel, call, say
+from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
+from tests.flow.kit import LEAVES, events_of, named
 from tests.runner.families import PATIENCE
-from tests.runner.kit import trail_of
+from tests.runner.kit import HandClock, trail_of
+
+
+def over(inner: BuiltWorkflow, count: int) -> BuiltWorkflow:
+    """Return a map over the items of the input, each of which runs a workflow at the same time as the others."""
+    return Workflow("t", options=LEAVES).map("m", over="items", flow=inner, output="all", concurrency=count).build()
+
+
+def asking() -> BuiltWorkflow:
+    return Workflow("inner").human("ask", prompt="May I?", output="said").build()
+
+
+async def answer_one(trail: Steptrail) -> str:
+    """Answer the oldest question, and return the stream that asks it."""
+    asked = [each for each in await trail.inbox() if each.stream.startswith("flow:")]
+    stream = asked[-1].stream
+    await trail.flow(stream.partition(":")[2]).answer("ask", approved=True, by="ana")
+    return stream
+
+
+async def tries_since(trail: Steptrail, before: int) -> int:
+    """Return how many tries of items have begun behind so many events."""
+    return named((await events_of(trail))[before:]).count("node.attempt.started")
+
+
+async def test_a_resume_looks_after_those_children_alone_that_go_on() -> None:
+    flow = over(asking(), 4)
+    async with trail_of() as trail:
+        result = await trail.run(flow, vars={"items": [1, 2, 3, 4]}, session="f", options=LEAVES)
+        for left in (3, 2, 1, 0):
+            stream, before = await answer_one(trail), result.state.version
+            if left == 3:
+                result = await trail.run(flow, vars={"items": [1, 2, 3, 4]}, session="f", options=LEAVES)
+            else:
+                result = await trail.flow("f").resume(flow)
+            assert await tries_since(trail, before) == 1
+            assert len(result.state.tasks) == left
+            (resumed,) = [event for event in (await events_of(trail))[before:] if isinstance(event, FlowResumed)]
+            assert resumed.moved == (stream,)
+    assert result.status is ExecutionStatus.COMPLETED
+    assert [each["approved"] for each in result.output] == [True] * 4
+
+
+async def test_a_resume_before_anybody_has_answered_looks_after_no_child() -> None:
+    flow = over(asking(), 2)
+    async with trail_of() as trail:
+        before = (await trail.run(flow, vars={"items": [1, 2]}, session="f", options=LEAVES)).state.version
+        result = await trail.flow("f").resume(flow)
+        assert result.status is ExecutionStatus.WAITING
+        assert await tries_since(trail, before) == 0
+        assert await trail.due() == []
+
+
+async def test_a_child_that_waits_for_one_below_it_goes_on_when_that_does() -> None:
+    middle = Workflow("middle").flow("below", asking(), output="said").build()
+    flow = over(middle, 3)
+    async with trail_of() as trail:
+        result = await trail.run(flow, vars={"items": [1, 2, 3]}, session="f", options=LEAVES)
+        for left in (2, 1, 0):
+            before = result.state.version
+            await answer_one(trail)
+            result = await trail.flow("f").resume(flow)
+            assert (await tries_since(trail, before), len(result.state.tasks)) == (1, left)
+    assert result.status is ExecutionStatus.COMPLETED
+
+
+async def test_an_agent_below_goes_on_when_a_person_has_answered_or_its_question_has_expired() -> None:
+    @tool(approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    clock = HandClock()
+    agent = AgentBuilder("payer").with_model(ScriptedModel([call("pay"), say("done")])).with_tools(pay).build()
+    flow = Workflow("t", options=LEAVES).map("m", over="items", agent=agent, prompt="go", output="all", concurrency=2)
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow.build(), vars={"items": [1, 2]}, session="f", options=LEAVES)
+        first, second = await trail.inbox()
+        await trail.session(first.stream.partition(":")[2]).approve(first.id, by="ana")
+        before = result.state.version
+        result = await trail.flow("f").resume(flow.build())
+        assert (await tries_since(trail, before), len(result.state.tasks)) == (1, 1)
+        assert second.expires_at is not None
+        clock.advance(86_400.0 * 30)
+        result = await trail.flow("f").resume(flow.build())
+    assert (result.status, result.output) == (ExecutionStatus.COMPLETED, ["done", "done"])
+
+
+async def test_a_resume_looks_after_a_child_that_was_paused_and_goes_on_with_it() -> None:
+    flow = over(asking(), 2)
+    async with trail_of() as trail:
+        before = (await trail.run(flow, vars={"items": [1, 2]}, session="f", options=LEAVES)).state.version
+        (paused, _) = [each.stream.partition(":")[2] for each in await trail.inbox()]
+        await trail.flow(paused).pause(by="ana")
+        await trail.flow("f").resume(flow)
+        assert await tries_since(trail, before) == 1
+        assert (await trail.flow(paused).state()).status is ExecutionStatus.WAITING
 
 
 @pytest.mark.usefixtures("soon")
