@@ -23,6 +23,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal, NotOpened, fold_stream
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.lists import open_among
 from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
 from steptrail.runtime.kernel.stream_commands import StreamCommands
@@ -209,7 +210,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
             with suppress(NotOpened):
                 state = await drive_segment(self.machine, segment, perform)
                 self._left_at = state.version
-                await self._stop_children(state)
+                with suppress(StoreError):  # what does not succeed is done later
+                    await self._stop_children(state)
                 return state
         self._left_at = journal.committed.version
         return journal.committed if self._left_at == seen else None
@@ -281,7 +283,9 @@ class StreamControl(StreamCommands[S, C, E, F]):
         if self._control.standing(state).is_open:
             return ()
         asked, (_, ended_at) = self._control.asked(state), self._control.began_and_ended(state)
-        left = [each for each in self._control.children(state) if not await self._has_begun_since(ended_at, each)]
+        # A run may have begun thousands, and nearly all of them have ended.
+        still_open = await open_among(self._env.store, self._control.children(state))
+        left = [each for each in still_open if not await self._has_begun_since(ended_at, each)]
         by = asked.by if isinstance(asked, Stop) else "parent"
         await self.stop_below(left, f"session {stream_name(self.stream)} has ended", by=by)
         return left

@@ -113,6 +113,24 @@ def _just_waits(row: RunSummary | None, known: Mapping[str, RunSummary], now: in
     return _why_due(row, known, now) is None
 
 
+async def open_among(store: EventStore, streams: Sequence[str]) -> Sequence[str]:
+    """Return those of some streams that are open, or have one below them that is, however deep.
+
+    What the index does not know, or says to be damaged, is among them.
+    """
+    rows = await _named(store, streams)
+    top = {row.stream: row.stream for row in rows}
+    found = set(streams) - top.keys()
+    while rows:
+        still_open = [row for row in rows if row.standing is not StandingState.DONE or row.damage is not None]
+        found.update(top[row.stream] for row in still_open)
+        if not (ended := [row.stream for row in rows if top[row.stream] not in found]):
+            break
+        rows = [row for row in await store.index(IndexQuery(parents=ended)) if row.stream not in top]
+        top.update((row.stream, top[row.parent.stream]) for row in rows if row.parent is not None)
+    return [stream for stream in streams if stream in found]
+
+
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
     """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}

@@ -111,6 +111,26 @@ async def test_a_resume_looks_after_a_child_that_was_paused_and_goes_on_with_it(
         assert (await trail.flow(paused).state()).status is ExecutionStatus.WAITING
 
 
+async def test_a_run_that_has_failed_reads_no_child_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(seen: Envelope) -> int:
+        return 1 // int(seen.input)
+
+    inner = Workflow("inner").function("work", work).build()
+    flow = Workflow("t").map("m", over="items", flow=inner, input="{{ item }}", output="all").build()
+    given, streams = {"items": [1, 1, 1, 0]}, list[str]()
+    async with trail_of() as trail:
+        assert (await trail.run(flow, vars=given, session="f")).status is ExecutionStatus.FAILED
+        read = trail.store.read
+
+        def noted(stream: str, **how: Any) -> Any:
+            streams.append(stream)
+            return read(stream, **how)
+
+        monkeypatch.setattr(trail.store, "read", noted)
+        assert (await trail.run(flow, vars=given, session="f")).stored
+    assert set(streams) == {"flow:f"}
+
+
 @pytest.mark.usefixtures("soon")
 async def test_the_children_that_are_stopped_with_a_run_do_not_each_read_its_whole_log(
     monkeypatch: pytest.MonkeyPatch,
