@@ -1,16 +1,18 @@
 """Many streams below one run: each of them costs the run the same, however many others there are."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, tool
-from steptrail.domain.flow.events import FlowResumed
+from steptrail.domain.flow.events import FlowResumed, NodeAttemptSuspended
+from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
-from tests.flow.kit import LEAVES, events_of, named
+from tests.flow.kit import LEAVES, calls_of, events_of, named
 from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, trail_of
 
@@ -109,6 +111,20 @@ async def test_a_resume_looks_after_a_child_that_was_paused_and_goes_on_with_it(
         await trail.flow("f").resume(flow)
         assert await tries_since(trail, before) == 1
         assert (await trail.flow(paused).state()).status is ExecutionStatus.WAITING
+
+
+async def test_what_people_are_asked_is_told_by_the_same_calls_however_many_children_rest() -> None:
+    called = list[int]()
+    for count in (20, 100):
+        async with trail_of() as trail:
+            await trail.run(over(asking(), count), vars={"items": [0] * count}, session="f", options=LEAVES)
+            records = await trail.flow("f").events()
+        last = max(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptSuspended))
+        state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
+        standing, calls = calls_of(partial(FLOW.control.standing, state))
+        assert (standing.state, standing.waits) == ("working", ())
+        called.append(calls)
+    assert called[0] == called[1]
 
 
 async def test_a_run_that_has_failed_reads_no_child_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
