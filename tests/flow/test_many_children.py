@@ -9,6 +9,7 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.domain.flow.events import FlowResumed, NodeAttemptSuspended
 from steptrail.domain.flow.machine import FLOW
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
@@ -125,6 +126,18 @@ async def test_what_people_are_asked_is_told_by_the_same_calls_however_many_chil
         assert (standing.state, standing.waits) == ("working", ())
         called.append(calls)
     assert called[0] == called[1]
+
+
+async def test_the_children_at_work_are_asked_to_pause_before_those_that_rest() -> None:
+    async with trail_of() as trail:
+        await trail.run(over(asking(), 3), vars={"items": [1, 2, 3]}, session="f", options=LEAVES)
+        records = await trail.flow("f").events()
+    last = max(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptSuspended))
+    state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
+    (at_work,) = [task.stream for task in state.tasks if task.phase is TaskPhase.RUNNING]
+    children = FLOW.control.children(state)
+    assert (children[0], len(children)) == (at_work, 3)
+    assert state.tasks[0].stream != at_work
 
 
 async def test_a_run_that_has_failed_reads_no_child_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
