@@ -67,7 +67,8 @@ def _flow_resumed(fold: FlowFold, event: stored.FlowResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
     if (run := fold.execution) is None:
         return
-    fold.remember(event.key, said(run.started), run.started.flow)
+    if event.key is not None:
+        fold.remember(event.key, said(run.started), run.started.flow)
     # A segment that has crashed lived until its last event.
     run.active = run.active.stopped(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
     moved = None if event.moved is None else frozenset(event.moved)
