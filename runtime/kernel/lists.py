@@ -131,6 +131,13 @@ async def open_among(store: EventStore, streams: Sequence[str]) -> Sequence[str]
     return [stream for stream in streams if stream in found]
 
 
+async def busy_among(store: EventStore, streams: Sequence[str]) -> Sequence[str]:
+    """Return those of some streams that do not rest, or that some process is about to go on with."""
+    rows, leased = {row.stream: row for row in await _named(store, streams)}, await store.leased()
+    resting = {stream for stream, row in rows.items() if row.standing in _AT_REST}
+    return [stream for stream in streams if stream not in resting or leased is None or stream in leased]
+
+
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
     """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}

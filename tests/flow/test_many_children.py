@@ -193,3 +193,31 @@ async def test_the_children_that_are_stopped_with_a_run_do_not_each_read_its_who
         assert (await running).status is ExecutionStatus.STOPPED
         monkeypatch.undo()
         assert found < 3 * len(await events_of(trail))
+
+
+async def test_a_worker_that_ends_pauses_what_is_at_work_below_its_runs_and_leaves_alone_what_waits() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(seen: Envelope) -> None:
+        if seen.input == "hold":
+            begun.set()
+            await go_on.wait()
+
+    inner = Workflow("inner").function("hold", hold, output="held").human("ask", prompt="May I?")
+    inner = inner.chain("hold", "ask")
+    flow = Workflow("t").map("m", over="items", flow=inner.build(), input="{{ item }}", concurrency=3).build()
+    async with trail_of() as trail:
+        await trail.start(flow, vars={"items": ["go", "go", "hold"]}, session="f", options=LEAVES)
+        async with asyncio.timeout(PATIENCE):
+            async with trail.work(flow, grace=PATIENCE) as worker:
+                await begun.wait()
+                while len(await trail.inbox()) < 2:
+                    await asyncio.sleep(0.001)
+                (at_work,) = [row for row in await trail.runs(status="in_progress") if row.parent is not None]
+                draining = asyncio.create_task(worker.drain())
+                while (await trail.flow(at_work.session_id).state()).pause_request is None:
+                    await asyncio.sleep(0.001)
+                go_on.set()
+                await draining
+        statuses = sorted(row.status.value for row in await trail.runs() if row.parent is not None)
+    assert statuses == ["paused", "waiting", "waiting"]
