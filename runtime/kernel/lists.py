@@ -99,7 +99,7 @@ async def is_due(store: EventStore, stream: str, now: int) -> bool:
 
 
 async def moved_of(store: EventStore, streams: Sequence[str], now: int) -> tuple[str, ...]:
-    """Return those of some streams that do not just wait at `now`: whoever waits for them can go on with these.
+    """Return those of some streams that do not just wait at `now`: a run that waits for them can go on with these.
 
     One that is paused, or cannot be read, is among them: it is for who goes on with it to say so.
     """
@@ -116,7 +116,7 @@ def _just_waits(row: RunSummary | None, known: Mapping[str, RunSummary], now: in
 async def open_among(store: EventStore, streams: Sequence[str]) -> Sequence[str]:
     """Return those of some streams that are open, or have one below them that is, however deep.
 
-    What the index does not know, or says to be damaged, is among them.
+    One that the index does not know, or says to be damaged, is among them.
     """
     rows = await _named(store, streams)
     top = {row.stream: row.stream for row in rows}
