@@ -27,9 +27,9 @@ class Layout:
     """
 
     def __init__(self, drawn: DrawnFlow) -> None:
-        self._nodes = {node.id: node for node in drawn.nodes}
+        self._widths: dict[Spot, float] = {node.id: _width(node) for node in drawn.nodes}
         forward = [(number, edge) for number, edge in enumerate(drawn.edges) if not edge.loop]
-        self._layer: dict[Spot, int] = dict.fromkeys(self._nodes, 0)
+        self._layer: dict[Spot, int] = dict.fromkeys(self._widths, 0)
         into: dict[str, list[str]] = {}
         for _, edge in forward:
             into.setdefault(edge.target, []).append(edge.source)
@@ -58,7 +58,7 @@ class Layout:
 
     def _chain(self, number: int, edge: DrawnEdge) -> Sequence[Spot]:
         between = range(self._layer[edge.source] + 1, self._layer[edge.target])
-        if len(self._layer) + len(between) > MOST_BENDS + len(self._nodes):
+        if len(self._layer) + len(between) > MOST_BENDS + len(self._widths):
             return (edge.source, edge.target)
         bends: list[Spot] = [(number, layer) for layer in between]
         self._layer.update(zip(bends, between, strict=True))
@@ -98,10 +98,7 @@ class Layout:
 
     def width(self, spot: Spot) -> float:
         """Return the width of a node, or of the place of an edge."""
-        if not isinstance(spot, str):
-            return 6.0
-        node = self._nodes[spot]
-        return max(96.0, sum(map(_letter, shown_id(node))) + 24, 6.4 * len(node.words()) + 24)
+        return self._widths.get(spot, 6.0)
 
     def place(self, spot: Spot) -> tuple[float, float]:
         """Return the x of the middle and the y of the top."""
@@ -143,6 +140,10 @@ class Layout:
 def shown_id(node: DrawnNode) -> str:
     """Return the id of a node, cut if it is long."""
     return node.id if len(node.id) <= _MOST_LETTERS else f"{node.id[: _MOST_LETTERS - 1]}…"
+
+
+def _width(node: DrawnNode) -> float:
+    return max(96.0, sum(map(_letter, shown_id(node))) + 24, 6.4 * len(node.words()) + 24)
 
 
 def _letter(letter: str) -> float:

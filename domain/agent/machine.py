@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from steptrail.domain.agent import events
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
@@ -42,9 +43,10 @@ def _children(state: AgentState) -> Sequence[str]:
     A step that a fork shares with its source has left nothing behind that is the fork's.
     """
     last = state.current_step.tool_executions if state.current_step is not None else ()
+    calls = state.tool_executions if state.is_open else last
     return [
         call.below
-        for call in (state.tool_executions if state.is_open else last)
+        for call in sorted(calls, key=lambda call: call.phase is not CallPhase.RUNNING)
         if call.below is not None
         and is_effect_of(state.agent_id, call.effect_id or "")
         and call.status is not CallStatus.COMPLETED

@@ -65,6 +65,7 @@ class ResumeFlow(FromOutside, frozen=True, kw_only=True):
     """Go on with the open execution in a new segment.
 
     `flow` is what the worker brings, None for a worker without the code. `options` replace those of the execution.
+    `moved` are the streams below that rested and go on by now; None where nobody has looked.
     """
 
     DOING = "resume"
@@ -72,6 +73,7 @@ class ResumeFlow(FromOutside, frozen=True, kw_only=True):
     flow: Brought | None = None
     ended_by: SegmentEnd | None = None
     options: RunOptions | None = None
+    moved: tuple[str, ...] | None = None
     strict: bool = False
     by: str = "user"
     key: str | None = None

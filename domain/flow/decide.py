@@ -154,6 +154,7 @@ def _resume(state: FlowState, command: commands.ResumeFlow) -> tuple[events.Flow
             was_productive=was_productive or any(task.runs_a_stream for task in state.tasks),
             changes=_changes(state, run, command.flow, strict=command.strict, doing="resume"),
             options=command.options,
+            moved=command.moved,
             by=command.by,
             key=command.key,
         ),

@@ -66,13 +66,16 @@ def _flow_resumed(fold: FlowFold, event: stored.FlowResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
     if (run := fold.execution) is None:
         return
-    fold.remember(event.key, said(run.started), run.started.flow)
+    if event.key is not None:
+        fold.remember(event.key, said(run.started), run.started.flow)
     # A segment that has crashed lived until its last event.
     run.active = run.active.stopped(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
+    moved = None if event.moved is None else frozenset(event.moved)
     for task in run.tasks.values():
         task.clock = task.clock.stopped(_counted_until(task, at, fold.seen_at))
         task.in_doubt = task.in_doubt or task.phase is TaskPhase.RUNNING
-        task.phase = task_phase_after(task.phase, event, task.back_to)
+        if task.phase is not TaskPhase.SUSPENDED or moved is None or task.stream in moved:
+            task.phase = task_phase_after(task.phase, event, task.back_to)
         if task.phase is TaskPhase.RETRYING:
             task.clock = task.clock.started(at)
     for node in run.open:

@@ -15,6 +15,7 @@ from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.flow.snapshot import SNAPSHOTS
 from steptrail.domain.flow.standing import standing, summary
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.shared.run import SegmentEnd
@@ -35,7 +36,8 @@ def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | Non
 
 def _children(state: FlowState) -> Sequence[str]:
     if state.is_open:
-        return tuple(task.stream for task in state.tasks if task.stream is not None)
+        tasks = sorted(state.tasks, key=lambda task: task.phase is not TaskPhase.RUNNING)
+        return tuple(task.stream for task in tasks if task.stream is not None)
     # A run that has ended left those behind whose visits it gave up.
     left = state.run.left if state.run is not None else ()
     return (*left, *(stream for visit in state.open_visits for stream in visit.streams))

@@ -288,9 +288,9 @@ def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
 
 def _cut(run: RunFold, running: list[Task], now: int) -> CutOff:
     until = run.ending_at + round(run.options.stop_grace * 1e6)
-    reads = [task.key for task in running if task.effect is ToolEffect.READ or now >= until]
-    others = [task.key for task in running if task.key not in reads]
-    return CutOff(tuple(reads), tuple(others), _how_it_ends(run)[0], until)
+    reads = tuple(task.key for task in running if now >= until or task.effect is ToolEffect.READ)
+    others = tuple(task.key for task in running if now < until and task.effect is not ToolEffect.READ)
+    return CutOff(reads, others, _how_it_ends(run)[0], until)
 
 
 def _how_it_ends(run: RunFold) -> tuple[events.CutReason, events.CancelReason]:

@@ -18,10 +18,8 @@ from steptrail.domain.json_value import JsonValue
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""
-    node, view = graph.node(visit.node), visit.view
-    seen = _seen(run, view)
-    listed = seen.listed(node.over) if isinstance(node, MapNode) else None
-    value = None if item is None or listed is None else listed[item]
+    node, seen = graph.node(visit.node), _seen(run, visit.view)
+    value = None if item is None or not isinstance(node, MapNode) else seen.item_at(node.over, item)
     successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
     return replace(seen, item=value, index=item, successors=successors)
 

@@ -27,6 +27,9 @@ Ends: TypeAlias = Sequence[tuple[int, Task]]
 _END: Final = frozenset({TaskPhase.RETRYING, TaskPhase.SUSPENDED, TaskPhase.ASKED})
 """The phases of tasks whose waits may end by themselves."""
 
+_ASKED: Final = frozenset({TaskPhase.ASKED, TaskPhase.PARKED})
+"""The phases of tasks whose waits a person ends."""
+
 
 def kind_of(task: Task) -> WaitKind | None:
     """Return what a task waits for; None for a task that waits for nobody."""
@@ -66,19 +69,19 @@ def ends_of(run: RunFold, tasks: Iterable[Task]) -> Ends:
 
 def next_wait(run: RunFold) -> WaitStarted | None:
     """Return the wait of a run in which nothing can go on; None when it waits for nothing."""
-    awaited = list(_awaited(run))
+    awaited = list(_awaited(run, run.tasks.values()))
     ends = [end for end, _ in ends_of(run, [task for task, _ in awaited])]
     kinds = {kind for _, kind in awaited}
     first: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
     return None if first is None else WaitStarted(kind=first, until=min(ends, default=None))
 
 
-def _awaited(run: RunFold) -> Iterator[tuple[Task, WaitKind]]:
-    """Yield the tasks that the run waits for, and how.
+def _awaited(run: RunFold, tasks: Iterable[Task]) -> Iterator[tuple[Task, WaitKind]]:
+    """Yield those of some tasks that the run waits for, and how.
 
     Of a map that is held nothing is tried again before the answer, and without its resources the run tries nothing.
     """
-    for task in run.tasks.values():
+    for task in tasks:
         kind = kind_of(task)
         is_tried_later = kind in {"node_retry", "child"} and (is_for_resources(run) or run.rests(task))
         if kind is not None and not is_tried_later:
@@ -106,19 +109,20 @@ def is_for_resources(run: RunFold) -> bool:
 
 def waits_of(run: RunFold) -> tuple[Wait, ...]:
     """Return what the run waits for now."""
-    return tuple(_waits(run))
+    return tuple(_waits(run, run.tasks.values()))
 
 
 def questions_of(run: RunFold) -> tuple[Wait, ...]:
-    """Return the waits that a person ends."""
-    return tuple(wait for wait in _waits(run) if wait.kind in _OF_PEOPLE)
+    """Return the waits that a person ends. It is asked at each commit beside thousands of children at rest."""
+    asked = [task for task in run.tasks.values() if task.phase in _ASKED]
+    return tuple(wait for wait in _waits(run, asked) if wait.kind in _OF_PEOPLE)
 
 
-def _waits(run: RunFold) -> Iterator[Wait]:
+def _waits(run: RunFold, tasks: Iterable[Task]) -> Iterator[Wait]:
     if run.wait is not None and is_for_resources(run):
         since = run.waiting_since
         yield Wait(id=f"{run.id}:resources", kind="resources", since=since, asked_at_version=0, due_at=run.wait.until)
-    for task, kind in _awaited(run):
+    for task, kind in _awaited(run, tasks):
         if (visit := run.open.get(task.node)) is None:
             continue
         name = effect_id(visit.execution, task.node, task.visit, task.item)

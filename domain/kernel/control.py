@@ -23,8 +23,9 @@ class Control(NamedTuple, Generic[S, C]):
 
     `version_of_key` returns the version at which the command with an idempotency key was carried out; None when there
     was no such command, or when it is still being carried out. `children` returns the streams that this one began and
-    is responsible for: those that run beside it, and those that were left behind when it ended. `began_and_ended`
-    returns the instants at which the newest run began and ended (microseconds of UTC); None for what has not happened.
+    is responsible for: those that run beside it, those at work first, and those that were left behind when it ended.
+    `began_and_ended` returns the instants at which the newest run began and ended (microseconds of UTC); None for what
+    has not happened.
     """
 
     standing: Callable[[S], Standing]

@@ -32,6 +32,7 @@ from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.given import a_flag
 from steptrail.domain.shared.run import SegmentEnd
@@ -43,6 +44,7 @@ from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
+from steptrail.runtime.kernel.lists import moved_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 
@@ -86,11 +88,12 @@ class FlowControl:
             new_key = None if start.key in state.fold.keys else start.key
             if not state.is_open or (new_key is None and self.only_waits(state)):
                 return ()
-            return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by, key=new_key),)
+            return (ResumeFlow(worker=self._env.worker, flow=start.flow, moved=moved, by=start.by, key=new_key),)
 
         journal = await self.stream.journal()
         if start.key is not None:
             was_accepted(journal.committed, start)  # refuses the key of another input or workflow
+        moved = await self._moved_below(journal.committed)
         performed = partial(FlowRunner, flow, self._means)
         while True:
             before = journal.committed.version
@@ -150,8 +153,17 @@ class FlowControl:
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         if obeys_pause:
             _refuse_another_version(journal.committed, flow)
+        reopening = replace(reopening, moved=await self._moved_below(journal.committed))
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
+
+    async def _moved_below(self, state: FlowState) -> tuple[str, ...] | None:
+        """Return which of the streams that rested below a run go on by now; None where none did.
+
+        A look after each of thousands takes longer than most of them do, and leaves two events in the log.
+        """
+        resting = [task.stream for task in state.tasks if task.phase is TaskPhase.SUSPENDED and task.stream is not None]
+        return await moved_of(self._env.store, resting, self._env.clock.utc()) if resting else None
 
     def only_waits(self, state: FlowState) -> bool:
         """Tell whether the run waits for something that has not come, so that to resume it would change nothing."""

@@ -11,7 +11,7 @@ from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.shared.parent import ParentRef, session_for_call
 from steptrail.runtime.kernel.clock import ClockBelow
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.segment import Segment
 
@@ -21,14 +21,15 @@ _HANDED_DOWN = ("tenant",)
 class ChildPlace(NamedTuple):
     """The surroundings of a stream that an effect of another stream begins. `parent` names that effect and its stream.
 
-    `takes_over` says that the run above was taken from a live owner. Then the streams below it may be taken too.
-    With a `retry_key`, the run above was retried: a stream that ended without an answer is retried too, once for each
-    key. None when it is not to be. `metadata` is what a stream begins with: the tenant of the run above, if it has one,
-    so that lists and sums of that tenant have the runs below it too.
+    `above` is the journal of that stream. `takes_over` says that the run above was taken from a live owner: then the
+    streams below it may be taken too. With a `retry_key`, the run above was retried: a stream that ended without an
+    answer is retried too, once for each key. None when it is not to be. `metadata` is what a stream begins with: the
+    tenant of the run above, if it has one, so that lists and sums of that tenant have the runs below it too.
     """
 
     environment: Environment
     parent: ParentRef
+    above: Journal[Any, Any]
     takes_over: bool = False
     retry_key: str | None = None
     metadata: Mapping[str, JsonValue] = MappingProxyType({})
@@ -36,9 +37,10 @@ class ChildPlace(NamedTuple):
     @classmethod
     def below(cls, segment: Segment[Any, Any], parent: ParentRef) -> "ChildPlace":
         """Return the place below a run."""
-        metadata, clock = segment.journal.committed.metadata, ClockBelow(segment.environment.clock, segment.journal.now)
+        journal = segment.journal
+        metadata, clock = journal.committed.metadata, ClockBelow(segment.environment.clock, journal.now)
         handed_down = {name: metadata[name] for name in _HANDED_DOWN if name in metadata}
-        return cls(replace(segment.environment, clock=clock), parent, segment.took_over, metadata=handed_down)
+        return cls(replace(segment.environment, clock=clock), parent, journal, segment.took_over, metadata=handed_down)
 
     @property
     def id(self) -> str:
@@ -50,6 +52,5 @@ class ChildPlace(NamedTuple):
         kind = KINDS.of(self.parent.stream)
         if kind is None:
             return None
-        above, _ = await fold_stream(kind.machine, self.environment.store, self.parent.stream, is_sound=True)
-        asked = kind.machine.control.asked(above)
+        asked = kind.machine.control.asked(await self.above.newest())
         return asked if isinstance(asked, Stop) else None

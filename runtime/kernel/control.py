@@ -23,6 +23,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal, NotOpened, fold_stream
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.lists import busy_among, open_among
 from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
 from steptrail.runtime.kernel.stream_commands import StreamCommands
@@ -209,7 +210,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
             with suppress(NotOpened):
                 state = await drive_segment(self.machine, segment, perform)
                 self._left_at = state.version
-                await self._stop_children(state)
+                with suppress(StoreError):  # what does not succeed is done later
+                    await self._stop_children(state)
                 return state
         self._left_at = journal.committed.version
         return journal.committed if self._left_at == seen else None
@@ -254,8 +256,14 @@ class StreamControl(StreamCommands[S, C, E, F]):
         return self._control.asked(state) if self._control.standing(state).is_open else None
 
     async def _ask_children(self, state: S, command: Pause | Stop) -> None:
-        """Ask the streams that this one began to pause or stop as well: one that works begins nothing more then."""
-        for child in self._control.children(state):
+        """Ask the streams that this one began to pause or stop as well: one that works begins nothing more then.
+
+        For a worker that ends those that wait go on waiting: there may be thousands, and it has a few seconds.
+        """
+        children = self._control.children(state)
+        if isinstance(command, Pause) and command.by == CALLER:
+            children = await busy_among(self._env.store, children)
+        for child in children:
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
                 await control_of(self._env, child).request(type(command)(by=command.by, reason=command.reason))
 
@@ -281,7 +289,9 @@ class StreamControl(StreamCommands[S, C, E, F]):
         if self._control.standing(state).is_open:
             return ()
         asked, (_, ended_at) = self._control.asked(state), self._control.began_and_ended(state)
-        left = [each for each in self._control.children(state) if not await self._has_begun_since(ended_at, each)]
+        # A run may have begun thousands, and nearly all of them have ended.
+        still_open = await open_among(self._env.store, self._control.children(state))
+        left = [each for each in still_open if not await self._has_begun_since(ended_at, each)]
         by = asked.by if isinstance(asked, Stop) else "parent"
         await self.stop_below(left, f"session {stream_name(self.stream)} has ended", by=by)
         return left

@@ -157,12 +157,16 @@ class Journal(Generic[S, E]):
             on_commit=self._on_commit,
         )
 
+    async def newest(self) -> S:
+        """Return the state as it is stored by now. Only new events are folded, and the journal stays as it is."""
+        return (await self._with_news())[0]
+
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
         """Return the stored state, its head, and whether another owner has opened a segment since our last read."""
         state, head, is_lost = self._committed, self._head, False
         with collector_off():
             async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
-                state, head = self._machine.evolve_all(state, records), end_of_page
+                state, head = self._machine.evolve_all(state, records) if records else state, end_of_page
                 is_lost = is_lost or self._is_lost_by(records)
         return state, head, is_lost
 

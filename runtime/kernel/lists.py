@@ -98,6 +98,46 @@ async def is_due(store: EventStore, stream: str, now: int) -> bool:
     return row is not None and row.due is not None
 
 
+async def moved_of(store: EventStore, streams: Sequence[str], now: int) -> tuple[str, ...]:
+    """Return those of some streams that do not just wait at `now`: a run that waits for them can go on with these.
+
+    One that is paused, or cannot be read, is among them: it is for who goes on with it to say so.
+    """
+    known = await _with_those_waited_for(store, await marked(store, await _named(store, streams)))
+    return tuple(stream for stream in streams if not _just_waits(known.get(stream), known, now))
+
+
+def _just_waits(row: RunSummary | None, known: Mapping[str, RunSummary], now: int) -> bool:
+    if row is None or row.damage is not None or row.standing is not StandingState.RESTING:
+        return False
+    return _why_due(row, known, now) is None
+
+
+async def open_among(store: EventStore, streams: Sequence[str]) -> Sequence[str]:
+    """Return those of some streams that are open, or have one below them that is, however deep.
+
+    One that the index does not know, or says to be damaged, is among them.
+    """
+    rows = await _named(store, streams)
+    top = {row.stream: row.stream for row in rows}
+    found = set(streams) - top.keys()
+    while rows:
+        still_open = [row for row in rows if row.standing is not StandingState.DONE or row.damage is not None]
+        found.update(top[row.stream] for row in still_open)
+        if not (ended := [row.stream for row in rows if top[row.stream] not in found]):
+            break
+        rows = [row for row in await store.index(IndexQuery(parents=ended)) if row.stream not in top]
+        top.update((row.stream, top[row.parent.stream]) for row in rows if row.parent is not None)
+    return [stream for stream in streams if stream in found]
+
+
+async def busy_among(store: EventStore, streams: Sequence[str]) -> Sequence[str]:
+    """Return those of some streams that do not rest, or that some process is about to go on with."""
+    rows, leased = {row.stream: row for row in await _named(store, streams)}, await store.leased()
+    resting = {stream for stream, row in rows.items() if row.standing in _AT_REST}
+    return [stream for stream in streams if stream not in resting or leased is None or stream in leased]
+
+
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
     """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}

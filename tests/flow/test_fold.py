@@ -243,3 +243,18 @@ async def test_an_item_of_a_map_costs_the_same_however_many_streams_were_begun()
     state = FLOW.evolve_all(state, records[second : second + 1])
     assert state.run is not None
     assert len(state.run.open["each"].streams) == 2
+
+
+async def test_a_resume_without_a_key_reads_the_input_no_more_however_large_it_is() -> None:
+    flow = Workflow("t").human("ask", prompt="?").build()
+    async with trail_of() as trail:
+        state = (await trail.run(flow, "given", session="f", options=RunOptions(longest_wait=0.0))).state
+    assert state.run is not None
+    state.run.started = structs.replace(state.run.started, input=object())
+    resumed = flow_events.FlowResumed(
+        segment=2, worker="w", library="0", ended_by=SegmentEnd.WAIT, was_productive=True, by="ana"
+    )
+    after = FLOW.evolve_all(state, [Recorded(state.version + 1, state.as_of, resumed)])
+    assert after.fold.segment == 2
+    with pytest.raises(TypeError):
+        FLOW.evolve_all(state, [Recorded(state.version + 1, state.as_of, structs.replace(resumed, key="k"))])

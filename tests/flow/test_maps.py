@@ -9,10 +9,12 @@ import pytest
 from steptrail.domain.flow.effects import Await
 from steptrail.domain.flow.events import NodeAttemptStarted, NodeAttemptSuspended
 from steptrail.domain.flow.machine import FLOW
+from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
+from steptrail.messages import Message
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import (
     Budget,
@@ -56,6 +58,20 @@ async def test_no_more_items_are_looked_at_than_can_begin() -> None:
         effects, calls = calls_of(partial(FLOW.next_effects, state, state.as_of))
         assert [type(effect) for effect in effects] == [Await]
         called.append(calls)
+    assert called[0] == called[1]
+
+
+async def test_an_item_is_found_by_the_same_calls_however_many_messages_a_map_goes_over() -> None:
+    called = list[int]()
+    for count in (20, 100):
+        flow = Workflow("t").map("m", over="messages", function=lambda seen: seen.item["role"], output="all").build()
+        async with trail_of() as trail:
+            result = await trail.run(flow, messages=[Message.user("x")] * count, session="f")
+            records = await trail.flow("f").events()
+        assert result.output == ["user"] * count
+        begun = next(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptStarted))
+        run, graph = FLOW.evolve_all(FLOW.initial("flow:f"), records[: begun + 1]).at_work()
+        called.append(calls_of(partial(seen_by, run, graph, run.open["m"], 3))[1])
     assert called[0] == called[1]
 
 

@@ -51,11 +51,12 @@ class FlowResumed(Event, frozen=True, kw_only=True):
 
     `changes` names what differs between the recorded workflow and the one that the worker brings. `options` is set when
     the caller gave new ones. `was_productive` says that the last segment made progress or did not end in a crash.
+    `moved` are the streams that rested and go on by now: those of the other nodes are not looked after. None for all.
     """
 
     TYPE = "flow.resumed.v1"
     KIND = EventKind.INTENT
-    STATE = frozenset({"by", "changes", "key", "library", "options", "worker"})
+    STATE = frozenset({"by", "changes", "key", "library", "moved", "options", "worker"})
     segment: Positive
     worker: str
     library: str
@@ -63,6 +64,7 @@ class FlowResumed(Event, frozen=True, kw_only=True):
     was_productive: bool
     changes: tuple[str, ...] = ()
     options: RunOptions | None = None
+    moved: tuple[str, ...] | None = None
     by: str
     key: str | None = None
 

@@ -15,6 +15,9 @@ from steptrail.domain.messages import Message
 ROOTS = ("vars", "input", "item", "index", "errors", "messages", "artifacts")
 """The first words of paths that do not begin with the name of a variable."""
 
+_OF_VALUES = frozenset({"errors", "messages", "artifacts"})
+"""Those of them that hold values, which paths see as JSON."""
+
 _MOST = 32
 """How many names a message says of what is there, and how much of each."""
 
@@ -55,10 +58,17 @@ class Seen:
         value = self.find(path)[1]
         return value if isinstance(value, list) else None
 
+    def item_at(self, path: str, index: int) -> JsonValue:
+        """Return an item of the list at a path; None for no value, and for one that is no list."""
+        if path in _OF_VALUES:  # not all of them are made JSON for each
+            return cast("JsonValue", full_form(getattr(self, path)[index]))
+        listed = self.listed(path)
+        return None if listed is None else listed[index]
+
     def root(self, name: str) -> JsonValue:
         """Return all that stands under one of `ROOTS`."""
         value = getattr(self, name)
-        return cast("JsonValue", full_form(list(value)) if name in {"errors", "messages", "artifacts"} else value)
+        return cast("JsonValue", full_form(list(value)) if name in _OF_VALUES else value)
 
     def envelope(self) -> Envelope:
         """Return the view as functions read it."""

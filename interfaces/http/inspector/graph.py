@@ -1,5 +1,6 @@
 """The graph of a workflow on the page of a run: what became of each node, and which edges were taken."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,7 +8,6 @@ from typing import Any, Final
 from steptrail.domain.errors import CorruptRecord, stream_name
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_graph import DRAWN_TYPES, drawn_run
 from steptrail.projections.flow_layout import HEIGHT, Layout, shown_id
 
@@ -58,13 +58,18 @@ async def graph_of(trail: Steptrail, stream: str, count: int) -> GraphPicture | 
         return None
     try:
         records: Sequence[Any] = await trail.handle(stream_name(stream)).history(types=DRAWN_TYPES)
-        drawn = drawn_run(record.event for record in records)
-    except (CorruptRecord, ValueError):  # of damage, or of a workflow that a newer version recorded
+    except CorruptRecord:
         return None
-    return None if drawn is None else _picture(drawn)
+    return await asyncio.to_thread(_picture, records)  # of thousands of nodes this may take seconds
 
 
-def _picture(drawn: DrawnFlow) -> GraphPicture:
+def _picture(records: Sequence[Any]) -> GraphPicture | None:
+    try:
+        drawn = drawn_run(record.event for record in records)
+    except ValueError:  # a newer version recorded the workflow
+        return None
+    if drawn is None:
+        return None
     layout = Layout(drawn)
     nodes: list[GraphNode] = []
     for node in drawn.nodes:

@@ -1,7 +1,9 @@
 """The picture of a workflow is XML that shows each node and edge, whatever they are called, and covers no node."""
 
 import re
+import sys
 from itertools import combinations, pairwise
+from types import FrameType
 from xml.etree import ElementTree
 
 import pytest
@@ -92,6 +94,21 @@ def test_an_edge_that_passes_a_layer_goes_beside_its_nodes() -> None:
     x, _ = layout.place("n1")
     bend = float(re.findall(r"C[\d.]+ [\d.]+ [\d.]+ [\d.]+ ([\d.]+)", way)[0])
     assert abs(bend - x) > layout.width("n1") / 2 - 1e-6
+
+
+def test_each_node_is_measured_once_however_often_it_is_moved() -> None:
+    drawn, measured = flow(40, *(edge(n, n + 1) for n in range(39))), 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal measured
+        measured += event == "call" and frame.f_code is DrawnNode.words.__code__
+
+    sys.setprofile(note)
+    try:
+        Layout(drawn)
+    finally:
+        sys.setprofile(None)
+    assert measured == 40
 
 
 def test_what_is_said_of_an_edge_is_its_end_and_how_often_it_was_taken() -> None:
