@@ -148,8 +148,8 @@ class FlowControl:
             return (replace(reopening, ended_by=SegmentEnd.TAKE_OVER) if took_over else reopening,)
 
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
-        if obeys_pause:
-            _refuse_another_version(journal.committed, flow)
+        if obeys_pause and (why := another_version(journal.committed, flow)) is not None:
+            raise CommandRejected("resume", self.stream.stream, why)
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
@@ -223,18 +223,19 @@ class FlowControl:
         return await self.stream.tell(command)
 
 
-def _refuse_another_version(state: FlowState, flow: BuiltWorkflow) -> None:
+def another_version(state: FlowState, flow: BuiltWorkflow) -> str | None:
+    """Return why this version of a workflow cannot go on with a run of another one: it lacks code; None if it can."""
     run, graph, pause = state.run, state.graph, state.pause_request
     if run is None or graph is None or not state.is_open or run.started.digest == flow.digest:
-        return
+        return None
     if state.stop_request is not None or (pause is not None and pause.is_by_person):
-        return  # which is carried out by any version
-    if gone := lacking(run, graph, flow.definition, flow.functions):
-        why = (
-            f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
-            "give a worker that version too"
-        )
-        raise CommandRejected("resume", state.stream_id, why)
+        return None  # which is carried out by any version
+    if not (gone := lacking(run, graph, flow.definition, flow.functions)):
+        return None
+    return (
+        f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
+        "give a worker that version too"
+    )
 
 
 def _is_answered_by(state: FlowState, start: StartFlow) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from steptrail.runtime.kernel import hands
+from steptrail.workflow import BuiltWorkflow, Workflow
 from tests.runner.test_changed_contexts import CONTEXTS, New, Old, boss, clerk, flow
 from tests.trail.workers import Place, ended, until
 
@@ -37,3 +38,48 @@ async def test_a_run_above_a_session_with_an_older_context_is_left_until_that_ha
             assert await trail.store.version(f"{above}:s") == version
             await below.resume(clerk(New), context=CONTEXTS[New])
             await ended(trail, f"{above}:s")
+
+
+def order(*nodes: str, ran: list[str]) -> BuiltWorkflow:
+    """Return a workflow with another one below it, of such functions with a question behind the first."""
+
+    def noted(node: str) -> Any:
+        def note(_: object) -> str:
+            ran.append(node)
+            return node
+
+        return note
+
+    below = Workflow("below")
+    for node in nodes:
+        below.function(node, noted(node), output=node)
+    built = below.human("ask", prompt="Pay?").chain(nodes[0], "ask", *nodes[1:]).build()
+    return Workflow("order").flow("sub", built).build()
+
+
+async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below_it(place: Place) -> None:
+    ran: list[str] = []
+    old, new, left = order("a", "b", ran=ran), order("a", "y", ran=ran), list[str]()
+    async with place.opened() as trail:
+        await trail.run(old, "go", session="r")
+        (asked,) = await trail.inbox()
+        await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
+        async with trail.work(new, on_left=lambda row, _: left.append(row.stream)):
+            await until(lambda: bool(left))
+        assert (await trail.flow("r").state()).is_open
+        async with trail.work(old):
+            await ended(trail, "flow:r")
+    assert ran == ["a", "b"]
+
+
+async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with_what_it_began(place: Place) -> None:
+    ran: list[str] = []
+    old, new = order("a", "b", ran=ran), order("a", "y", ran=ran)
+    async with place.opened() as trail:
+        for version, name in ((old, "r1"), (new, "r2")):
+            await trail.run(version, "go", session=name)
+        for asked in await trail.inbox():
+            await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
+        async with trail.work(old, new):
+            await ended(trail, "flow:r1", "flow:r2")
+    assert sorted(ran) == ["a", "a", "b", "y"]
