@@ -13,7 +13,7 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import is_time_above, shortest
-from steptrail.runtime.flow.control import FlowControl, another_version, brought
+from steptrail.runtime.flow.control import FlowControl, another_version, brought, lacks_code_for
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -98,6 +98,8 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
             return await self._control.run(flow, structs.replace(start, options=options))
         if not state.is_open and state.status is not ExecutionStatus.COMPLETED and self._place.retry_key is not None:
             worker, key = start.worker, self._place.retry_key
+            if (why := lacks_code_for(state, flow)) is not None:
+                raise CannotGoOn(why)
             again = RetryFlow(worker=worker, flow=start.flow, options=options, by="parent", key=key)
             return await self._control.retry(flow, again)
         only_waits = self._control.only_waits(state)

@@ -224,12 +224,21 @@ class FlowControl:
 
 
 def another_version(state: FlowState, flow: BuiltWorkflow) -> str | None:
-    """Return why this version of a workflow cannot go on with a run of another one: it lacks code; None if it can."""
-    run, graph, pause = state.run, state.graph, state.pause_request
-    if run is None or graph is None or not state.is_open or run.started.digest == flow.digest:
+    """Return why this version of a workflow cannot go on with an open run; None where it can, or does no more than end.
+
+    A pause that a person asked for, and a stop, are carried out by any version.
+    """
+    pause = state.pause_request
+    if not state.is_open or state.stop_request is not None or (pause is not None and pause.is_by_person):
         return None
-    if state.stop_request is not None or (pause is not None and pause.is_by_person):
-        return None  # which is carried out by any version
+    return lacks_code_for(state, flow)
+
+
+def lacks_code_for(state: FlowState, flow: BuiltWorkflow) -> str | None:
+    """Return why this version of a workflow cannot do what a run of another may still come to; None where it can."""
+    run, graph = state.run, state.graph
+    if run is None or graph is None or run.started.digest == flow.digest:
+        return None
     if not (gone := lacking(run, graph, flow.definition, flow.functions)):
         return None
     return (

@@ -45,6 +45,8 @@ def order(*nodes: str, ran: list[str]) -> BuiltWorkflow:
 
     def noted(node: str) -> Any:
         def note(_: object) -> str:
+            if f"no {node}" in ran:
+                raise ConnectionError(node)
             ran.append(node)
             return node
 
@@ -83,3 +85,22 @@ async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with
         async with trail.work(old, new):
             await ended(trail, "flow:r1", "flow:r2")
     assert sorted(ran) == ["a", "a", "b", "y"]
+
+
+async def test_so_is_one_that_is_retried(place: Place) -> None:
+    ran: list[str] = []
+    old, new, left = order("a", "b", ran=ran), order("a", "y", ran=ran), list[str]()
+    async with place.opened() as trail:
+        await trail.run(old, "go", session="r")
+        (asked,) = await trail.inbox()
+        below = trail.flow(asked.stream.removeprefix("flow:"))
+        await below.answer("ask", approved=True, by="ana")
+        ran.append("no b")
+        assert (await trail.flow("r").resume(old)).status == "failed"
+        ran.remove("no b")
+        await trail.flow("r").requeue(by="ana")
+        async with trail.work(new, on_left=lambda row, _: left.append(row.stream)):
+            await until(lambda: bool(left))
+        async with trail.work(old):
+            await ended(trail, "flow:r")
+    assert ran == ["a", "b"]
