@@ -7,6 +7,8 @@ in the order of the reply.
 
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.effects import AskPeople, KeepWaiting, Record
@@ -47,11 +49,12 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeopl
 
 
 def asked_or_failed(
-    calls: Sequence[ToolExecution], due: AskPeople, unfit: Callable[[ToolExecution], ErrorInfo | None]
+    calls: Sequence[ToolExecution], due: AskPeople, unfit: Callable[[ToolExecution], ErrorInfo | None], behind: int
 ) -> tuple[AgentEvent, ...]:
     """Return the questions, or instead the failures of the calls that could not run whatever people say.
 
-    `unfit` returns why the arguments of a call do not fit its tool; None when they do.
+    `unfit` returns why the arguments of a call do not fit its tool; None when they do. The clock by which the questions
+    were made is so many microseconds `behind` the time of day, by which people answer.
     """
     asked = [calls[event.position] for event in due.events if isinstance(event, ApprovalRequested)]
     failed = tuple(
@@ -59,7 +62,17 @@ def asked_or_failed(
         for call in asked
         if (error := unfit(call)) is not None
     )
-    return failed or due.events
+    return failed or tuple(_put_off(event, behind) for event in due.events)
+
+
+def _put_off(event: AgentEvent, by: int) -> AgentEvent:
+    match event:
+        case ApprovalRequested():
+            return structs.replace(event, expires_at=event.expires_at + by)
+        case WaitStarted(until=int(until)):
+            return structs.replace(event, until=until + by)
+        case _:
+            return event
 
 
 def hear(step: StepFold | None, now: int) -> Record | KeepWaiting:

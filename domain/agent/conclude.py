@@ -65,7 +65,8 @@ class Judges(Struct, frozen=True, kw_only=True):
     `criteria` returns the criteria of an execution with these settings. `are_ours` says that all of them are built in,
     so that they may see the state itself and need no copy. `failed` returns the vote of a criterion that raised. `draw`
     returns a random number in [0, 1); an audit returns the recorded number. `means` has the context for the criteria.
-    `unfit` returns why the arguments of a call do not fit its tool; None when they do.
+    `unfit` returns why the arguments of a call do not fit its tool; None when they do. `behind` returns how many
+    microseconds the clock of the run is behind the time of day, which is that of who answers a question.
     """
 
     criteria: Callable[[AgentSnapshot], ContinuationCriteria]
@@ -75,6 +76,7 @@ class Judges(Struct, frozen=True, kw_only=True):
     draw: Callable[[], float]
     means: Means = NO_MEANS
     unfit: Callable[[ToolExecution], ErrorInfo | None] = lambda _: None
+    behind: Callable[[], int] = lambda: 0
 
 
 def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
@@ -97,7 +99,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
         case RunHooks() | CallModel() | JudgeAnswer() | RunCalls() | KeepWaiting():
             return None
         case AskPeople():
-            return asked_or_failed(state.tool_executions, effect, judges.unfit)
+            return asked_or_failed(state.tool_executions, effect, judges.unfit, judges.behind())
         case ScheduleRetry(error_type=error_type, failures=failures, retry_after=retry_after):
             delay = _delay(execution.agent.error_policy.backoff, failures, retry_after, now, judges.draw())
             return (RetryScheduled(error_type=error_type, **delay),)

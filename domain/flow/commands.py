@@ -22,7 +22,7 @@ Verdict = Literal["completed", "failed", "rerun"]
 
 
 class Brought(Struct, frozen=True, kw_only=True):
-    """A workflow as a caller brings it: the definition, its recorded text, and the digest of that.
+    """A workflow as a caller brings it: the definition, its recorded text, and the digest of that with those below it.
 
     `locator` is the text by which the command line found it, and `use` those by which it found its code.
     """

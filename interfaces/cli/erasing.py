@@ -46,7 +46,7 @@ def register(commands: Commands) -> None:
     )
 
 
-_UNSEEN = "nobody has looked, since this ended early: run it again, or `steptrail erase --finish`"
+_UNSEEN = "nobody has looked, since this ended early: `steptrail erase --finish` removes them"
 
 
 def _erase(arguments: argparse.Namespace, output: Output) -> int:

@@ -184,48 +184,75 @@ def file_of(folder: Path, stream: str) -> Path:
     return folder / f"{stream.replace(':', '-', 1)}.jsonl"
 
 
-async def archive_streams(store: EventStore, folder: Path, streams: Sequence[str]) -> None:
-    """Write each stream to its file, and read the file again. A file that holds less of it is replaced.
+class ArchiveFolder:
+    """The folder of an archive, as one process writes to it."""
 
-    They must not grow meanwhile. Raises `ErasureRefused` for one that cannot be written as it is stored,
-    `StoreUnavailable` where there is no room now, and `ConfigurationError` for a folder that cannot be written.
-    """
-    for stream in streams:
+    def __init__(self, store: EventStore, folder: Path) -> None:
+        self._store, self._folder = store, folder
+        self._unfinished: Mapping[str, Sequence[Path]] | None = None
+
+    async def keep(self, streams: Sequence[str]) -> None:
+        """Write each stream to its file, and read the file again. A file that holds less of it is replaced.
+
+        They must not grow meanwhile. Raises `ErasureRefused` for one that cannot be written as it is stored,
+        `StoreUnavailable` where there is no room now, and `ConfigurationError` for a folder that cannot be written.
+        """
+        for stream in streams:
+            try:
+                await self._keep(file_of(self._folder, stream), stream)
+            except (CorruptRecord, NotARecording) as error:
+                raise ErasureRefused(stream, f"it cannot be archived: {error}", (stream,)) from error
+            except OSError as error:
+                if may_pass(error):
+                    raise file_error(error, f"the file of {id_of(stream)} in the archive {self._folder}") from error
+                why = f"{id_of(stream)} is kept: {error.strerror or error}"
+                raise ConfigurationError(f"the archive {self._folder} cannot be written, {why}") from error
+
+    async def _keep(self, path: Path, stream: str) -> None:
+        store = self._store
+        version = await store.version(stream)
+        digest = await store.digest(stream, version)
+        header = {
+            "kind": _KIND,
+            "format": FORMAT,
+            "steptrail": VERSION,
+            "stream": stream,
+            "events": version,
+            "digest": digest.hex(),
+        }
+        await asyncio.to_thread(_make_folder, path.parent)
+        beside = path.with_name(f"{await self._mark_of(stream)}-{uuid4().hex}.new")
         try:
-            await _archive(store, file_of(folder, stream), stream)
-        except (CorruptRecord, NotARecording) as error:
-            raise ErasureRefused(stream, f"it cannot be archived: {error}", (stream,)) from error
-        except OSError as error:
-            if may_pass(error):
-                raise file_error(error, f"the file of {id_of(stream)} in the archive {folder}") from error
-            why = f"{id_of(stream)} is kept: {error.strerror or error}"
-            raise ConfigurationError(f"the archive {folder} cannot be written, {why}") from error
+            await _write_and_prove(store, beside, stream, header)
+            if not _is_named(beside, path):
+                # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
+                there = await asyncio.to_thread(ArchiveFile.proved, path)
+                if there.stream != stream or there.digest != await store.digest(stream, there.events):
+                    raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
+                beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+        await asyncio.to_thread(_sync_folder, path.parent)
+
+    async def _mark_of(self, stream: str) -> str:
+        """Return how the names of unfinished files of a stream begin, and remove those that the dead have left.
+
+        Nobody else writes one now: who archives a stream holds its lease. Its first commit tells it from a stream of
+        another store that has its id.
+        """
+        mark = (await self._store.digest(stream, 1)).hex()[:32]
+        if self._unfinished is None:
+            self._unfinished = await asyncio.to_thread(_unfinished, self._folder)
+        for left in self._unfinished.get(mark, ()):
+            left.unlink(missing_ok=True)
+        return mark
 
 
-async def _archive(store: EventStore, path: Path, stream: str) -> None:
-    version = await store.version(stream)
-    digest = await store.digest(stream, version)
-    header = {
-        "kind": _KIND,
-        "format": FORMAT,
-        "steptrail": VERSION,
-        "stream": stream,
-        "events": version,
-        "digest": digest.hex(),
-    }
-    await asyncio.to_thread(_make_folder, path.parent)
-    beside = path.with_name(f"{uuid4().hex}.new")
-    try:
-        await _write_and_prove(store, beside, stream, header)
-        if not _is_named(beside, path):
-            # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
-            there = await asyncio.to_thread(ArchiveFile.proved, path)
-            if there.stream != stream or there.digest != await store.digest(stream, there.events):
-                raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
-            beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    await asyncio.to_thread(_sync_folder, path.parent)
+def _unfinished(folder: Path) -> Mapping[str, Sequence[Path]]:
+    found: dict[str, list[Path]] = {}
+    for each in folder.glob("*.new"):
+        found.setdefault(each.name.partition("-")[0], []).append(each)
+    return found
 
 
 async def _write_and_prove(store: EventStore, beside: Path, stream: str, header: Mapping[str, object]) -> None:

@@ -94,9 +94,9 @@ class Eraser:
             if not archive or not _can_be_a_name(str(archive)):
                 raise ConfigurationError(f"`archive` is a folder, and none has the name {shown(str(archive))}")
             with loading("archives"):
-                from steptrail.interfaces.python.archive import archive_streams
+                from steptrail.interfaces.python.archive import ArchiveFolder
 
-            keep = partial(archive_streams, self._env.store, Path(archive))
+            keep = ArchiveFolder(self._env.store, Path(archive)).keep
         before = max(0, self._env.clock.utc() - older_than // timedelta(microseconds=1))
         erase = partial(
             erase_stream,

@@ -71,7 +71,7 @@ EXECUTIONS = Table(
         _count("ordinal", "The number of the execution in its stream, from 1."),
         _text("name", "The name of the agent or of the workflow."),
         _maybe("model", "The model that the agent asks; None for a workflow."),
-        _maybe("fingerprint", "The digest of the configuration of the agent, or of the text of the workflow."),
+        _maybe("fingerprint", "The digest of the configuration of the agent, or of the workflow with those it runs."),
         _maybe("worker", "The process that drove it last; None before any has begun with it."),
         _text("tenant", "The tenant: the text in the metadata under `tenant`; empty for none."),
         _maybe("parent", "The stream whose effect began this stream; None when a caller did."),

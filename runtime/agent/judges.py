@@ -46,6 +46,7 @@ def judges_of(
         draw=draw,
         means=means,
         unfit=partial(_unfit, journal, agent),
+        behind=journal.behind,
     )
 
 

@@ -13,11 +13,11 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import is_time_above, shortest
-from steptrail.runtime.flow.control import FlowControl, brought
+from steptrail.runtime.flow.control import FlowControl, another_version, brought, lacks_code_for
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
-from steptrail.runtime.kernel.child import Child, ChildEnd
+from steptrail.runtime.kernel.child import CannotGoOn, Child, ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
 
@@ -98,12 +98,17 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
             return await self._control.run(flow, structs.replace(start, options=options))
         if not state.is_open and state.status is not ExecutionStatus.COMPLETED and self._place.retry_key is not None:
             worker, key = start.worker, self._place.retry_key
+            if (why := lacks_code_for(state, flow)) is not None:
+                raise CannotGoOn(why)
             again = RetryFlow(worker=worker, flow=start.flow, options=options, by="parent", key=key)
             return await self._control.retry(flow, again)
+        only_waits = self._control.only_waits(state)
+        if not only_waits and (why := another_version(state, flow)) is not None:
+            raise CannotGoOn(why)
         take_over, self._take_over = self._take_over, False
         # What was lent when it began stays.
         options = structs.replace(state.run.options, timeout=timeout)
-        is_new = options != state.run.options and not self._control.only_waits(state)
+        is_new = options != state.run.options and not only_waits
         return await self._control.resume(flow, take_over=take_over, options=options if is_new else None, by="parent")
 
 

@@ -151,8 +151,8 @@ class FlowControl:
             return (replace(reopening, ended_by=SegmentEnd.TAKE_OVER) if took_over else reopening,)
 
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
-        if obeys_pause:
-            _refuse_another_version(journal.committed, flow)
+        if obeys_pause and (why := another_version(journal.committed, flow)) is not None:
+            raise CommandRejected("resume", self.stream.stream, why)
         reopening = replace(reopening, moved=await self._moved_below(journal.committed))
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
@@ -235,18 +235,28 @@ class FlowControl:
         return await self.stream.tell(command)
 
 
-def _refuse_another_version(state: FlowState, flow: BuiltWorkflow) -> None:
-    run, graph, pause = state.run, state.graph, state.pause_request
-    if run is None or graph is None or not state.is_open or run.started.digest == flow.digest:
-        return
-    if state.stop_request is not None or (pause is not None and pause.is_by_person):
-        return  # which is carried out by any version
-    if gone := lacking(run, graph, flow.definition, flow.functions):
-        why = (
-            f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
-            "give a worker that version too"
-        )
-        raise CommandRejected("resume", state.stream_id, why)
+def another_version(state: FlowState, flow: BuiltWorkflow) -> str | None:
+    """Return why this version of a workflow cannot go on with an open run; None where it can, or does no more than end.
+
+    A pause that a person asked for, and a stop, are carried out by any version.
+    """
+    pause = state.pause_request
+    if not state.is_open or state.stop_request is not None or (pause is not None and pause.is_by_person):
+        return None
+    return lacks_code_for(state, flow)
+
+
+def lacks_code_for(state: FlowState, flow: BuiltWorkflow) -> str | None:
+    """Return why this version of a workflow cannot do what a run of another may still come to; None where it can."""
+    run, graph = state.run, state.graph
+    if run is None or graph is None or run.started.digest == flow.digest:
+        return None
+    if not (gone := lacking(run, graph, flow.definition, flow.functions)):
+        return None
+    return (
+        f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
+        "give a worker that version too"
+    )
 
 
 def _is_answered_by(state: FlowState, start: StartFlow) -> bool:

@@ -97,7 +97,9 @@ class FlowRunner:
                 run, graph = state.at_work()
                 task = run.tasks.get(key) or Task(*key)
                 tool = self._flow.code.get(task.node) if self._flow is not None else None
-                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas, tool))
+                # People answer by the time of day.
+                now = state.as_of + journal.behind()
+                journal.conclude(question(run, graph, task, now, self._means.schemas, tool))
             case effects.Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case effects.StartTasks(keys=keys) if attempts is not None:

@@ -57,8 +57,9 @@ class BuiltWorkflow:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the text. Equal workflows have the same."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+        """The digest of the text, and of the workflows that its nodes run. Equal workflows have the same."""
+        below = [code.digest for _, code in sorted(self.code.items()) if isinstance(code, BuiltWorkflow)]
+        return hashlib.sha256("\n".join([self.text, *below]).encode()).hexdigest()[:32]
 
     def replace(self, *, resources: Callable[[Any], AbstractAsyncContextManager[object]]) -> Self:
         """Return the workflow with other resources, such as fakes for a test. Raises `ConfigurationError`."""

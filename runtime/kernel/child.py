@@ -26,6 +26,10 @@ _LOOK_SECONDS = 0.2
 S = TypeVar("S", bound=StreamState[Any])
 
 
+class CannotGoOn(Exception):
+    """Raised where the code that is here cannot go on with a run as it is stored. What is above it waits then."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd(ABC, Generic[S]):
     """The end of one part of a run below an effect. `state` is None when it has not begun.
@@ -127,7 +131,7 @@ class Child(Generic[S, EndT]):
                 return self._end(state=state, is_cut=is_cut, is_out_of_time=is_late)
             except (SessionBusy, OwnershipLost):
                 await asyncio.sleep(_LOOK_SECONDS)
-            except (StoreError, StoredContextInvalid) as error:
+            except (StoreError, StoredContextInvalid, CannotGoOn) as error:
                 return self._end(state=None, problem=str(error))
 
     async def _look(self) -> S | None:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+_SECOND = 10**6
+
 
 class Clock(Protocol):
     """The two clocks of a computer."""
@@ -37,12 +39,20 @@ class SegmentClock:
     """
 
     def __init__(self, clock: Clock, *, not_before: int = 0) -> None:
-        self._monotonic = clock.monotonic
+        self._utc, self._monotonic = clock.utc, clock.monotonic
         self._ahead = max(clock.utc(), not_before) - clock.monotonic()
 
     def now(self) -> int:
         """Return the instant in microseconds of UTC."""
         return self._ahead + self._monotonic()
+
+    def behind(self) -> int:
+        """Return how many microseconds it is behind the time of day; 0 for less than a second.
+
+        It is behind in a machine that was suspended, and where the time of day was put forward.
+        """
+        behind = self._utc() - self.now()
+        return behind if behind >= _SECOND else 0
 
 
 class ClockBelow:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -21,16 +22,18 @@ from steptrail.domain.errors import (
     SessionErased,
     SteptrailError,
     StoreUnavailable,
+    stream_name,
 )
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.newest import Newest
+from steptrail.domain.shared.due import DueCause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.lists import is_due
+from steptrail.runtime.kernel.lists import due_below, is_due
 from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 from steptrail.runtime.kernel.room import Place, Room
 
@@ -42,7 +45,9 @@ OnLeft = Callable[[RunSummary, Exception | None], None]
 _MOST_LEFT = 10_000
 """How many streams are remembered as left; the oldest are tried again then."""
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 1.0, 10.0
-"""How long a stream has a rest that the store has refused: each time twice as long. Others have the hand meanwhile."""
+"""How long a stream has a rest that the store has refused, or that cannot be gone on with because of one below it.
+
+Each time it is twice as long. Others have the hand meanwhile."""
 _FAREWELL_SECONDS = 12.0
 """How long a run may take to end that was cut off: its resources may take ten. One waits longer for a silent store."""
 
@@ -62,8 +67,16 @@ class NotTaken(Enum):
     """The worker ends."""
 
 
+class _Left(Struct, frozen=True):
+    """A stream that was left as it was: the version of its row, its own, and those of what it is due because of."""
+
+    row_version: int
+    version: int
+    below: Mapping[str, int]
+
+
 class _Resting(Struct):
-    """A stream that the store did not let go on: what tells of it, and its rest, which ends by the loop's clock."""
+    """A stream that could not go on: what tells of it, and its rest, which ends by the loop's clock."""
 
     told: Seldom
     seconds: float = 0.0
@@ -82,7 +95,7 @@ class Hands:
     ) -> None:
         self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._left = Newest[str, tuple[int, int]](_MOST_LEFT)
+        self._left = Newest[str, _Left](_MOST_LEFT)
         self._refused = Newest[str, _Resting](_MOST_LEFT)
         self._is_ending, self._began_at = False, environment.clock.utc()
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
@@ -95,7 +108,7 @@ class Hands:
     @property
     def left(self) -> Mapping[str, int]:
         """The streams that are due and were left as they are, each with the version at which that was."""
-        return {stream: version for stream, (_, version) in self._left.items()}
+        return {stream: left.version for stream, left in self._left.items()}
 
     @property
     def room(self) -> Room:
@@ -124,7 +137,7 @@ class Hands:
         return stream in self._left
 
     def rest_of(self, stream: str) -> float:
-        """Return for how many seconds a stream is not taken, because the store refused the last attempt; else 0."""
+        """Return for how many seconds a stream is not taken, because the last attempt came to nothing; else 0."""
         refused = self._refused.get(stream)
         return 0.0 if refused is None else max(0.0, refused.rests_until - asyncio.get_running_loop().time())
 
@@ -169,12 +182,14 @@ class Hands:
 
     async def _is_left(self, row: RunSummary) -> bool:
         """Tell whether a stream stands as it did when it was left."""
-        if row.stream not in self._left:
+        if (left := self._left.get(row.stream)) is None:
             return False
-        row_version, version = self._left[row.stream]
+        if left.below:
+            # Other workers may have tried in vain, too, which makes the stream longer.
+            return await self._due_below(row) == left.below
         # A row is written when the standing changes, and an owner that has died may have gone on without that.
-        is_same = row.version == row_version and not row.is_crashed
-        return is_same or version == await self._env.store.version(row.stream)
+        is_same = row.version == left.row_version and not row.is_crashed
+        return is_same or left.version == await self._env.store.version(row.stream)
 
     async def drain(self) -> None:
         """Take nothing more, ask what runs to pause, and let it end within the grace."""
@@ -217,11 +232,14 @@ class Hands:
     async def _carried(self, row: RunSummary, version: int, work: Work) -> None:
         """Do the work, and remember a run that it did not move, so that it is not tried again and again."""
         try:
+            below = await self._due_below(row)
             await work()
             # Others may have ended it before it was taken here.
             is_same = await self._env.store.version(row.stream) == version
             if is_same and await is_due(self._env.store, row.stream, self._env.clock.utc()):
                 self._leave(row, version)
+            elif below and await self._has_moved_nothing(row, below):
+                return
         except (SessionBusy, OwnershipLost) as error:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
         except SessionErased as error:
@@ -238,15 +256,43 @@ class Hands:
             log_raised(_log, error, said, row.session_id, level=logging.ERROR)
         self._refused.pop(row.stream, None)
 
-    def _rest(self, row: RunSummary, error: Exception) -> None:
-        """Leave a stream for a while that the store has refused. It comes again however often that is."""
+    async def _due_below(self, row: RunSummary) -> Mapping[str, int]:
+        if row.due is None or row.due.cause is not DueCause.CHILD:
+            return {}
+        return await due_below(self._env.store, row.stream, self._env.clock.utc())
+
+    async def _has_moved_nothing(self, row: RunSummary, below: Mapping[str, int]) -> bool:
+        """Tell whether a stream is due again because of streams below it that stand as they did before the work.
+
+        Then it has a rest, and is left in the end until one of them moves: each try makes its own stream longer.
+        """
+        store, now = self._env.store, self._env.clock.utc()
+        stuck = await due_below(store, row.stream, now)
+        if not stuck or not stuck.items() <= below.items():
+            return False
+        names, resting = ", ".join(map(stream_name, [*stuck][:3])), self._refused.get(row.stream)
+        if resting is None or resting.seconds < _LONGEST_REST_SECONDS:
+            self._rest(row, f"this process cannot go on with {names}, which it waits for")
+            return True
+        self._leave(row, await store.version(row.stream), below=stuck)
+        _log.warning("session %s is due, and left as it is until %s has moved", row.session_id, names)
+        return False
+
+    def _rest(self, row: RunSummary, why: Exception | str) -> None:
+        """Leave a stream for a while that could not go on. It comes again however often that is."""
         refused = self._refused.keep(row.stream, self._refused.get(row.stream) or _Resting(Seldom(_log)))
         refused.seconds = min(2 * refused.seconds or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
         refused.rests_until = asyncio.get_running_loop().time() + refused.seconds
-        refused.told.warn("session %s is left for a while: %s", row.session_id, error)
+        refused.told.warn("session %s is left for a while: %s", row.session_id, why)
 
-    def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
-        self._left.keep(row.stream, (row.version, version))
+    def _leave(
+        self,
+        row: RunSummary,
+        version: int,
+        error: Exception | None = None,
+        below: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._left.keep(row.stream, _Left(row.version, version, below))
         if self._on_left is not None:
             try:
                 self._on_left(row, error)

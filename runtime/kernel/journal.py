@@ -220,6 +220,10 @@ class Journal(Generic[S, E]):
         """Return the present instant, in microseconds of UTC."""
         return self._clock.now()
 
+    def behind(self) -> int:
+        """Return how many microseconds `now` is behind the time of day, by which people and other processes go."""
+        return self._clock.behind()
+
     def claim_segment(self) -> None:
         """Claim the segment that the overlay opens. It is ours once the overlay is stored.
 

@@ -4,7 +4,7 @@ The index is written with the commits, so no list is late and none reads the log
 asked of the leases, once for a list.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -157,9 +157,35 @@ def _why_due(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Due 
         return Due(cause=DueCause.CRASHED)
     if (due := with_cause(row, now).due) is not None:
         return due
-    below = [wait.on for wait in row.waits if wait.on is not None] if row.standing is StandingState.RESTING else []
-    moved = next((each for each in below if _moves(each, known, now)), None)
+    moved = next((each for each in _awaited(row) if _moves(each, known, now)), None)
     return None if moved is None else Due(cause=DueCause.CHILD, stream=moved)
+
+
+async def due_below(store: EventStore, stream: str, now: int) -> Mapping[str, int]:
+    """Return the streams because of which one that waits for others is due at `now`, each with the version of its row.
+
+    One that waits itself is not among them, but those that it waits for. One that is not there has the version 0.
+    """
+    rows = await listed_runs(store, IndexQuery(streams=[stream]))
+    known = await _with_those_waited_for(store, rows)
+    return dict(end for row in rows for end in _ends_below(row, known, now))
+
+
+def _ends_below(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Iterator[tuple[str, int]]:
+    """Yield what `due_below` returns of a stream: not one where it is due for a reason of its own."""
+    due = _why_due(row, known, now)
+    if due is None or due.cause is not DueCause.CHILD:
+        return
+    for stream in _awaited(row):
+        if _moves(stream, known, now):
+            below = known.get(stream)
+            further = [] if below is None else [*_ends_below(below, known, now)]
+            yield from further or [(stream, 0 if below is None else below.version)]
+
+
+def _awaited(row: RunSummary) -> Sequence[str]:
+    """Return the streams that one at rest waits for."""
+    return [wait.on for wait in row.waits if wait.on is not None] if row.standing is StandingState.RESTING else []
 
 
 def is_due_by_itself(row: RunSummary, now: int) -> bool:

@@ -464,3 +464,28 @@ async def test_the_command_line_tells_why_of_every_way_to_stand(
     assert "f" in capsys.readouterr().out
     assert await asyncio.to_thread(main, ["inbox", "--store", url]) == 0
     capsys.readouterr()
+
+
+async def test_what_was_allowed_is_not_done_by_another_tool_that_the_node_has_now() -> None:
+    done: list[str] = []
+
+    def version(name: str) -> BuiltWorkflow:
+        @tool(name=name, effect=ToolEffect.UNSAFE, approval=True)
+        def act(cents: int) -> str:
+            """Act."""
+            done.append(f"{name} {cents}")
+            return name
+
+        return Workflow("t").tool("pay", act, args={"cents": 9}).build()
+
+    async with trail_of() as trail:
+        await trail.run(version("charge"), session="f")
+        (asked,) = await trail.inbox()
+        assert asked.tool == "charge"
+        await trail.flow("f").approve(asked.id, by="ana")
+        result = await trail.flow("f").resume(version("refund"))
+        assert result.error is not None
+        said = "nobody brought the tool charge: the workflow has the tool refund at this node now"
+        assert said in (result.error.message or "")
+        assert (await trail.flow("f").retry(version("charge"))).status is not ExecutionStatus.FAILED
+    assert "refund 9" not in done

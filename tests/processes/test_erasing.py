@@ -3,16 +3,19 @@
 import asyncio
 import subprocess
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from steptrail import Steptrail
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.shared.events import MetadataChanged
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from tests.conftest import store_of
 from tests.harness.ready_python import KILL, ready_python
+from tests.runner.kit import agent_of
 
 EVENTS, PAGE = 4_000, 500
 KILLS = 9
@@ -111,3 +114,29 @@ def test_of_two_processes_one_erases_and_the_other_is_told(store_url: str) -> No
     assert "SessionErased" in error or "SessionBusy" in error
     assert asyncio.run(is_gone(store_url, "agent:s"))
     asyncio.run(examined(store_url))
+
+
+ARCHIVER = """
+import os, sys
+from datetime import timedelta
+from steptrail import Steptrail
+from steptrail.interfaces.python.archive import ArchiveFile
+
+ArchiveFile.proved = lambda path: os._exit(9)
+with Steptrail.open_sync(sys.argv[1]) as trail:
+    trail.retain(older_than=timedelta(microseconds=1), dry_run=False, archive=sys.argv[2])
+"""
+
+
+def test_what_a_killed_archiver_has_not_finished_is_removed_by_the_next(tmp_path: Path) -> None:
+    url, archive = f"sqlite:///{tmp_path / 'runs.db'}", tmp_path / "archive"
+    with Steptrail.open_sync(url) as trail:
+        trail.run(agent_of(["Done."]).build(), "hi", session="a")
+    for _ in range(2):
+        assert subprocess.run([ready_python(), "-c", ARCHIVER, url, archive]).returncode == 9
+        (left,) = archive.iterdir()
+        assert left.suffix == ".new"
+    with Steptrail.open_sync(url) as trail:
+        trail.retain(older_than=timedelta(microseconds=1), dry_run=False, archive=archive)
+        assert trail.erasure("a") is not None
+    assert [each.name for each in archive.iterdir()] == ["agent-a.jsonl"]

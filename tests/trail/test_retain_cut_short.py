@@ -55,6 +55,7 @@ def test_what_was_erased_before_the_end_is_told(
         told = json.loads(said)
         assert ([each["id"] for each in told["erased"]], told["dryRun"]) == (["c", "b"], False)
         assert "steptrail erase --finish" in told["remains"]
+        assert "again" not in told["remains"]
     else:
         assert [line.split()[:2] for line in said.splitlines() if line.startswith("erased")] == [
             ["erased", "c"],

@@ -3,6 +3,7 @@
 from typing import cast
 
 from steptrail.domain.copies import own
+from steptrail.domain.flow.kinds.port import without_code
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import ToolNode
@@ -20,8 +21,12 @@ class ToolCall:
     """Calls a tool with arguments that were made from what the node sees."""
 
     def __init__(self, node: ToolNode, code: object, seen: Seen, approved: dict[str, JsonValue] | None = None) -> None:
-        if not isinstance(getattr(code, "spec", None), ToolSpec):
+        spec = getattr(code, "spec", None)
+        if not isinstance(spec, ToolSpec):
             raise not_brought(f"the tool {node.tool.name}", code)
+        if spec.name != node.tool.name:
+            # A person may have allowed that one, and a crash may have cut off that one under the id of this effect.
+            raise without_code(f"the tool {node.tool.name}", f"the tool {spec.name}")
         self._tool = cast("tool_port.RunnableTool", code)
         # What it declares now holds for new tries.
         self.effect = self._tool.spec.effect

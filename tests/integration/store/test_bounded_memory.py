@@ -34,7 +34,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.python.archive import Archived, archive_streams, file_of
+from steptrail.interfaces.python.archive import Archived, ArchiveFolder, file_of
 from steptrail.runtime.agent.kind import KIND
 from steptrail.runtime.kernel.channel import take_seat
 from steptrail.runtime.kernel.history import pages, records_between
@@ -122,7 +122,7 @@ async def test_an_archive_is_written_and_proved_without_the_session_in_memory(tm
         head = await store.append(STREAM, head, Commit(CommitHead(commit_id=f"c{head.version}", actor="me"), page))
     tracemalloc.start()
     try:
-        await archive_streams(store, tmp_path, [STREAM])
+        await ArchiveFolder(store, tmp_path).keep([STREAM])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,0 +1,106 @@
+"""A worker that cannot go on with what a run waits for tries a few times, and leaves the run until that has moved."""
+
+from typing import Any
+
+import pytest
+
+from steptrail.runtime.kernel import hands
+from steptrail.workflow import BuiltWorkflow, Workflow
+from tests.runner.test_changed_contexts import CONTEXTS, New, Old, boss, clerk, flow
+from tests.trail.workers import Place, ended, until
+
+pytestmark = pytest.mark.usefixtures("often", "impatiently")
+
+
+@pytest.fixture
+def impatiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "_FIRST_REST_SECONDS", 0.02)
+    monkeypatch.setattr(hands, "_LONGEST_REST_SECONDS", 0.1)
+
+
+@pytest.mark.parametrize("above", ["agent", "flow"])
+async def test_a_run_above_a_session_with_an_older_context_is_left_until_that_has_moved(
+    place: Place, above: str, pass_by: Any
+) -> None:
+    old: Any = boss(Old) if above == "agent" else flow(Old)
+    new: Any = boss(New) if above == "agent" else flow(New)
+    left: list[str] = []
+    async with place.opened() as trail:
+        await trail.run(old, "Go.", session="s")
+        (asked,) = await trail.inbox()
+        below = trail.session(asked.stream.removeprefix("agent:"))
+        await below.approve(asked.id, by="ana")
+        async with trail.work(new, on_left=lambda row, _: left.append(row.stream)):
+            await until(lambda: bool(left))
+            version = await trail.store.version(f"{above}:s")
+            await pass_by()
+            assert left == [f"{above}:s"]
+            assert await trail.store.version(f"{above}:s") == version
+            await below.resume(clerk(New), context=CONTEXTS[New])
+            await ended(trail, f"{above}:s")
+
+
+def order(*nodes: str, ran: list[str]) -> BuiltWorkflow:
+    """Return a workflow with another one below it, of such functions with a question behind the first."""
+
+    def noted(node: str) -> Any:
+        def note(_: object) -> str:
+            if f"no {node}" in ran:
+                raise ConnectionError(node)
+            ran.append(node)
+            return node
+
+        return note
+
+    below = Workflow("below")
+    for node in nodes:
+        below.function(node, noted(node), output=node)
+    built = below.human("ask", prompt="Pay?").chain(nodes[0], "ask", *nodes[1:]).build()
+    return Workflow("order").flow("sub", built).build()
+
+
+async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below_it(place: Place) -> None:
+    ran: list[str] = []
+    old, new, left = order("a", "b", ran=ran), order("a", "y", ran=ran), list[str]()
+    async with place.opened() as trail:
+        await trail.run(old, "go", session="r")
+        (asked,) = await trail.inbox()
+        await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
+        async with trail.work(new, on_left=lambda row, _: left.append(row.stream)):
+            await until(lambda: bool(left))
+        assert (await trail.flow("r").state()).is_open
+        async with trail.work(old):
+            await ended(trail, "flow:r")
+    assert ran == ["a", "b"]
+
+
+async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with_what_it_began(place: Place) -> None:
+    ran: list[str] = []
+    old, new = order("a", "b", ran=ran), order("a", "y", ran=ran)
+    async with place.opened() as trail:
+        for version, name in ((old, "r1"), (new, "r2")):
+            await trail.run(version, "go", session=name)
+        for asked in await trail.inbox():
+            await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
+        async with trail.work(old, new):
+            await ended(trail, "flow:r1", "flow:r2")
+    assert sorted(ran) == ["a", "a", "b", "y"]
+
+
+async def test_so_is_one_that_is_retried(place: Place) -> None:
+    ran: list[str] = []
+    old, new, left = order("a", "b", ran=ran), order("a", "y", ran=ran), list[str]()
+    async with place.opened() as trail:
+        await trail.run(old, "go", session="r")
+        (asked,) = await trail.inbox()
+        below = trail.flow(asked.stream.removeprefix("flow:"))
+        await below.answer("ask", approved=True, by="ana")
+        ran.append("no b")
+        assert (await trail.flow("r").resume(old)).status == "failed"
+        ran.remove("no b")
+        await trail.flow("r").requeue(by="ana")
+        async with trail.work(new, on_left=lambda row, _: left.append(row.stream)):
+            await until(lambda: bool(left))
+        async with trail.work(old):
+            await ended(trail, "flow:r")
+    assert ran == ["a", "b"]
