@@ -1,14 +1,14 @@
 """The code that a run may still call, and that another version of its workflow does not have."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.kinds.conditions import function_in
 from steptrail.domain.flow.nodes import LlmRouterNode, MergeNode, Node, WebhookNode, WorkingNode
 from steptrail.domain.flow.texts import expressions_of
+from steptrail.domain.module_names import module_of
 
 
 def lacking(
@@ -25,8 +25,39 @@ def lacking(
         node.id
         for node in nodes
         if (_calls_code(node) and has.get(node.id) is not type(working_node(node, 0)))
-        or any(function_in(functions.get(node.id, {}), name) is None for name in _functions_of(node))
+        or not _names_in(node) <= functions_of(node, functions.get(node.id, {})).keys()
     ]
+
+
+def functions_of(node: Node, brought: Mapping[str, Callable[..., object]]) -> Mapping[str, Callable[..., object]]:
+    """Return the functions that are brought for a recorded node, each by its recorded name where it has one.
+
+    One that was moved to another module is found too, unless it may be another one of the same name. Of several that
+    only a number tells apart, such as lambdas, none is found when one is gone: the others have other numbers now.
+    """
+    names = _names_in(node)
+    if names <= brought.keys():
+        return brought
+    new = brought.keys() - names
+    moved = [(name, known) for name in names - brought.keys() for known in new if _is_moved(name, known, brought)]
+    were, are = [name for name, _ in moved], [known for _, known in moved]
+    found = {known: known for known in brought}
+    for name, known in moved:
+        if were.count(name) == are.count(known) == 1:
+            found[name] = known
+    gone = {_without_number(name) for name in names - found.keys()}
+    return {name: brought[known] for name, known in found.items() if name in new or _without_number(name) not in gone}
+
+
+def _is_moved(name: str, known: str, brought: Mapping[str, Callable[..., object]]) -> bool:
+    module = module_of(brought[known])
+    # One of this very module is another function, such as a method of the same name.
+    was_here = name.startswith(f"{module}.")
+    return not was_here and known.startswith(f"{module}.") and name.endswith(known.removeprefix(module))
+
+
+def _without_number(name: str) -> str:
+    return name.partition("#")[0]
 
 
 def _calls_code(node: Node) -> bool:
@@ -34,9 +65,7 @@ def _calls_code(node: Node) -> bool:
     return isinstance(inner, WorkingNode | LlmRouterNode) and not isinstance(inner, WebhookNode)
 
 
-def _functions_of(node: Node) -> Iterator[str]:
-    if isinstance(node, MergeNode) and node.function is not None:
-        yield node.function
-    for _, expression, _ in expressions_of(node):
-        if expression is not None and expression.kind == "function":
-            yield expression.text
+def _names_in(node: Node) -> set[str]:
+    merging = {node.function} if isinstance(node, MergeNode) and node.function is not None else set[str]()
+    deciding = (expression for _, expression, _ in expressions_of(node))
+    return merging | {each.text for each in deciding if each is not None and each.kind == "function"}

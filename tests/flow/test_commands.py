@@ -200,6 +200,22 @@ async def test_a_function_that_decides_is_found_where_its_module_has_another_nam
         assert (result.status, result.envelope.vars["size_decision"]["targets"]) == (ExecutionStatus.COMPLETED, [to])
 
 
+@pytest.mark.parametrize("modules", [("a", "b"), ("a", "a")])
+async def test_of_deciding_functions_of_one_name_none_is_taken_for_one_that_is_gone(modules: tuple[str, str]) -> None:
+    first, second = (eval("lambda seen: True", {"__name__": module}) for module in modules)  # noqa: S307 - a module
+    old = Workflow("t").human("ask", prompt="?").noop("one").noop("two")
+    old = old.rule_router("pick", [Rule(first, to="one"), Rule(second, to="two")])
+    new = Workflow("t").human("ask", prompt="?").noop("two").rule_router("pick", [Rule(second, to="two")])
+    async with trail_of() as trail:
+        flow = old.chain("ask", "pick").edge("pick", "one", "two").build()
+        await trail.run(flow, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        result = await trail.flow("f").resume(new.chain("ask", "pick", "two").build())
+        assert result.error is not None
+        assert "nobody brought the function a.<lambda>" in result.error.message
+        assert (await trail.flow("f").retry(flow)).envelope.vars["pick_decision"]["targets"] == ["one"]
+
+
 class Strict:
     @staticmethod
     def is_fine(_: Envelope) -> bool:
