@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from steptrail.domain.flow.definition import FlowDefinition
-from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.failing import failure_of, working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import LlmRouterNode, MergeNode, Node, WebhookNode, WorkingNode
+from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.texts import expressions_of
 from steptrail.domain.module_names import module_of
 
@@ -19,7 +20,9 @@ def lacking(
     `functions` are those that decide or merge in its nodes, by the id of the node and by the name in the log.
     """
     has = {node.id: type(working_node(node, 0)) for node in brought.nodes}
-    ahead = graph.reached({*run.marking.tokens, *run.marking.released, *(graph.numbers[node] for node in run.open)})
+    begun, over = ({graph.numbers[node] for node in nodes} for nodes in (run.open, _over(run)))
+    coming = {graph.targets[edge] for node in over for edge in graph.outgoing[node]}
+    ahead = graph.reached({*run.marking.tokens, *run.marking.released, *begun - over, *coming})
     nodes = (graph.nodes[number] for number in sorted(ahead))
     return [
         node.id
@@ -27,6 +30,17 @@ def lacking(
         if (_calls_code(node) and has.get(node.id) is not type(working_node(node, 0)))
         or not _names_in(node) <= functions_of(node, functions.get(node.id, {})).keys()
     ]
+
+
+def _over(run: RunFold) -> set[str]:
+    """Return the open nodes whose code is called no more, such as those that are held when they have ended."""
+    held = {task.node for task in run.tasks.values() if task.item is None and _is_over(task)}
+    return held | {visit.node for visit in run.open.values() if visit.may_end}
+
+
+def _is_over(task: Task) -> bool:
+    has_its_end = task.held == "after" or task.may_end or task.skipped is not None
+    return has_its_end or (task.landing is not None and failure_of(task.landing) is None)
 
 
 def functions_of(node: Node, brought: Mapping[str, Callable[..., object]]) -> Mapping[str, Callable[..., object]]:

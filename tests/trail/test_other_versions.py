@@ -96,3 +96,24 @@ async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below
         async with trail.work(old):
             await ended(trail, "flow:s" if above == "workflow" else "agent:s")
     assert ran == ["b"]
+
+
+async def test_a_node_that_is_held_when_it_has_ended_calls_nothing_more(place: Place) -> None:
+    ran: list[str] = []
+
+    def version(*nodes: str) -> BuiltWorkflow:
+        flow = Workflow("order")
+        for node in nodes:
+            flow.function(node, partial(note, node), output=node)
+        return flow.chain(*nodes).build()
+
+    def note(node: str, envelope: Envelope) -> str:
+        ran.append(node)
+        return node
+
+    async with place.opened() as trail:
+        await trail.run(version("a", "b"), session="r", options=RunOptions(pause_after=("a",), longest_wait=0))
+        await trail.flow("r").step("a", "continue", by="ana")
+        async with trail.work(version("x", "b")):
+            await ended(trail, "flow:r")
+    assert ran == ["a", "b"]
