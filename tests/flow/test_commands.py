@@ -17,6 +17,8 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound
+from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
+from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.flow_kind import PROJECTIONS_OF_FLOWS
 from steptrail.runtime.kernel.control import StreamControl
@@ -237,6 +239,8 @@ async def test_a_function_that_decides_and_is_another_one_now_is_missed_with_a_w
         assert result.error is not None
         instead = f"the workflow has {__name__}.{now.__qualname__} at this node now; go on with one that has it"
         assert result.error.message == f"nobody brought the function {__name__}.{before.__qualname__}: {instead}"
+        on = how_a_flow_goes_on(result.state, GivenWords(agent="new.py"))
+        assert on.command == "steptrail retry WORKFLOW flow:f"
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
 
 
