@@ -65,7 +65,7 @@ class FlowTool(ChildTool):
         parameters: type[BaseModel] | None = None,
         **options: Unpack[ChildOptions],
     ) -> None:
-        self.flow, model = a_flow(flow), parameters or _NoParameters
+        self._flow, model = a_flow(flow), parameters or _NoParameters
         chosen = name or tool_name(flow.name)
         super().__init__(
             "flow",
@@ -87,7 +87,7 @@ class FlowTool(ChildTool):
             raise NoChild(capture(error)) from None
         child = ChildFlow(self._place(context, name), flow_means())
         context.progress(f"workflow {name} runs as flow:{child.id}")
-        end = await child.run(self.flow, cast("JsonValue", given), within=timeout, context=told)
+        end = await child.run(self._flow, cast("JsonValue", given), within=timeout, context=told)
         return self._outcome(name, child.id, end, partial(_answer, name, child.id, end.usage))
 
 

@@ -53,7 +53,7 @@ def agents_worker(
         if row.stream.startswith(STREAM_PREFIX):
             versions = by_name.get(row.name)
             session = SessionControl(environment, checked_session_id(row.session_id), None, on_update)
-            return None if versions is None else partial(_go_on, environment, session, versions, strict)
+            return None if versions is None else partial(_go_on, session, versions, strict)
         built = flows.get(row.name) if row.stream.startswith("flow:") else None
         if built is None:
             return None
@@ -70,19 +70,13 @@ def agents_worker(
     return Worker(hands, hearing)
 
 
-async def _go_on(
-    environment: Environment, session: SessionControl, versions: Sequence[AnyAgent], strict: bool
-) -> AgentState:
-    journal, agent = await session.stream.existing(), versions[-1]
+async def _go_on(session: SessionControl, versions: Sequence[AnyAgent], strict: bool) -> AgentState:
+    agent = versions[-1]
     if len(versions) > 1:
-        begun = journal.committed.agent
+        begun = (await session.stream.existing()).committed.agent
         same = (each for each in versions if begun is not None and each.snapshot.fingerprint == begun.fingerprint)
         agent = next(same, agent)
-    if any(hasattr(tool, "flow") for tool in agent.tools.values()):
-        from steptrail.runtime.flow.versions import refuse_other_versions
-
-        await refuse_other_versions(environment, session.stream.stream, journal.committed, agent)
-    return await session.resume(agent, strict=strict, obeys_pause=True, journal=journal)
+    return await session.resume(agent, strict=strict, obeys_pause=True)
 
 
 async def _go_on_with_flow(handle: "FlowControl", versions: "Sequence[BuiltWorkflow]", strict: bool) -> "FlowResult":

@@ -27,6 +27,7 @@ from steptrail.domain.flow.events import HumanAnswered, HumanRequested, StepAnsw
 from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.lacking import lacking
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
@@ -39,7 +40,6 @@ from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on
-from steptrail.runtime.flow.versions import refuse_other_versions
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
@@ -131,7 +131,7 @@ class FlowControl:
         """Go on with the open execution. One that has ended, or would only wait again, is returned as it is.
 
         With `obeys_pause`, for workers, a pause that a person asked for is not lifted but carried out, and a run that
-        may come to a node whose code this version lacks is refused, as is one below it: it would fail there.
+        may come to a node whose code this version of the workflow lacks is refused: it would fail there.
         """
         a_flag(take_over, "`take_over`")
         a_flag(strict, "`strict`")
@@ -149,7 +149,7 @@ class FlowControl:
 
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         if obeys_pause:
-            await refuse_other_versions(self._env, self.stream.stream, journal.committed, flow)
+            _refuse_another_version(journal.committed, flow)
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
@@ -221,6 +221,20 @@ class FlowControl:
             if why is not None:
                 raise CommandRejected("answer", state.stream_id, why)
         return await self.stream.tell(command)
+
+
+def _refuse_another_version(state: FlowState, flow: BuiltWorkflow) -> None:
+    run, graph, pause = state.run, state.graph, state.pause_request
+    if run is None or graph is None or not state.is_open or run.started.digest == flow.digest:
+        return
+    if state.stop_request is not None or (pause is not None and pause.is_by_person):
+        return  # which is carried out by any version
+    if gone := lacking(run, graph, flow.definition, flow.functions):
+        why = (
+            f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
+            "give a worker that version too"
+        )
+        raise CommandRejected("resume", state.stream_id, why)
 
 
 def _is_answered_by(state: FlowState, start: StartFlow) -> bool:

@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from steptrail import Agent
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.testing import call
-from steptrail.workflow import BuiltWorkflow, Envelope, FlowTool, RunOptions, Workflow
-from tests.runner.kit import agent_of
+from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
 from tests.trail.workers import Place, ended, until
 
 pytestmark = pytest.mark.usefixtures("often")
