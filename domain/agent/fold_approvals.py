@@ -36,10 +36,7 @@ def _granted(fold: SessionFold, event: stored.ApprovalGranted, at: int) -> None:
     run = call.call
     if event.arguments is not None:
         run = structs.replace(run, arguments=event.arguments, raw=None)
-    granted = structs.replace(
-        approval, answer="granted", by=event.by, granted=event.arguments_digest or approval.digest
-    )
-    move_call(fold, call.position, event, approval=granted, call=run)
+    move_call(fold, call.position, event, approval=approval.with_yes(event), call=run)
 
 
 @APPROVAL_HANDLERS.of(stored.ApprovalDenied)

@@ -254,8 +254,7 @@ def _approval_granted(fold: FlowFold, event: stored.ApprovalGranted, at: int) ->
     fold.remember(event.key, f"approve {event.approval_id}")
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
-        granted = event.arguments_digest or approval.digest
-        task.approval = structs.replace(approval, answer="granted", by=event.by, granted=granted)
+        task.approval = approval.with_yes(event)
         task.arguments = event.arguments
         _answer(run, task, event)
 

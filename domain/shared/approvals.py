@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from msgspec import structs
+
 from steptrail.domain.base import Value
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected
@@ -54,6 +56,10 @@ class Approval(Value, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Tell whether there is no answer yet."""
         return self.answer is None
+
+    def with_yes(self, event: ApprovalGranted) -> "Approval":
+        """Return it with a yes, to the arguments of the question or to those that the person made of them."""
+        return structs.replace(self, answer="granted", by=event.by, granted=event.arguments_digest or self.digest)
 
 
 def answer_to(

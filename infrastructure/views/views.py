@@ -41,7 +41,7 @@ from steptrail.infrastructure.views.turns import Turns
 from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
-from steptrail.runtime.kernel.cancellation import wait_to_the_end
+from steptrail.runtime.kernel.cancellation import leave_behind, wait_to_the_end
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import Seldom
@@ -316,9 +316,14 @@ class Views:
         finally:
             for task in tasks:
                 task.cancel()
-            # A batch that a silent server does not take is left behind, and given up when all is closed.
+            # A batch that a silent server does not take, or a projection that does not return, is left behind.
             ended = asyncio.gather(*tasks, return_exceptions=True)
-            await wait_to_the_end(ended, timeout=_FAREWELL_SECONDS)
+            try:
+                await wait_to_the_end(ended, timeout=_FAREWELL_SECONDS)
+            finally:
+                for task in tasks:
+                    if not task.done():
+                        leave_behind(task)
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""

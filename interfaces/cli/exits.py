@@ -28,6 +28,8 @@ class Exit(IntEnum):
     """The workflow completed, and failures were recorded on the way."""
     AWAY = 7
     """The store, or a receiver of spans, is locked, full or away: the same command may succeed later."""
+    UNKNOWN = 8
+    """It cannot be known whether the store has what was asked for: look before the same is asked again."""
     INTERRUPTED = 130
     """Ctrl-C, where no run could be paused."""
     TERMINATED = 143

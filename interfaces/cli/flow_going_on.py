@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from steptrail.domain.errors import stream_name
+from steptrail.domain.flow.events import NodeFailed
 from steptrail.domain.flow.ids import flow_stream
+from steptrail.domain.flow.kinds.port import MISSING_CODE
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
@@ -12,7 +14,7 @@ from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers
 from steptrail.projections.flow_questions import questions_of_flow
 
 WORKFLOW = "WORKFLOW"
-"""The word for the file of a workflow that was begun in Python."""
+"""The word for the file of a workflow that was begun in Python, or that does not have what the run calls."""
 
 
 def code_of_flow(state: FlowState, given: GivenWords) -> Sequence[str]:
@@ -38,6 +40,8 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
             again = typed(store, "run", who, "INPUT", options=(*valued("--id", state.flow_id), *code))
             return WayOn(again, of=ForRun.NEXT)
         case ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
+            if _misses_code(state):
+                who, code = WORKFLOW, []  # that one does not have it
             return WayOn(typed(store, "retry", who, name, options=code))
         case ExecutionStatus.WAITING if in_time := [each for each in asked if each.is_open_at(state.as_of)]:
             first, *others = answers_to(replace(in_time[0], digest=None), store=store)
@@ -47,6 +51,11 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
             return WayOn(child, f"`{resume}` when that one can go on", None)
         case _:
             return WayOn(resume)
+
+
+def _misses_code(state: FlowState) -> bool:
+    failed = state.run.ended_by if state.run is not None else None
+    return isinstance(failed, NodeFailed) and MISSING_CODE in failed.error.details
 
 
 def _below(state: FlowState) -> Sequence[Task]:

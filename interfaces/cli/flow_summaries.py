@@ -8,6 +8,7 @@ from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import because, changed_by, clock_time, settled_or, words_of
 from steptrail.projections.rendering import many
+from steptrail.runtime.flow.failure_class import fault_class
 
 _CUT = 100
 _FOLLOWS = {
@@ -63,7 +64,9 @@ def _said(event: stored.FlowEvent) -> str:
             how = "kept from before" if event.is_kept else f"in {seconds:.2f} s"
             return f"{_name(event, item)} {settled_or(event, how)}: {result_text(output)}"
         case stored.NodeAttemptFailed(duration_seconds=seconds, failure=failure, error=error, item=item):
-            return f"{_name(event, item)} {settled_or(event, f'in {seconds:.2f} s')}, {failure.value}: {error}"
+            # The class of a fault is that of the failure.
+            why = error.message if error.error_class == fault_class(failure) else error
+            return f"{_name(event, item)} {settled_or(event, f'in {seconds:.2f} s')}, {failure.value}: {why}"
         case stored.NodeAttemptInterrupted(reason=reason, then=then, item=item):
             return f"{_name(event, item)}: {settled_or(event, f'{reason.value}, outcome unknown')}: {_FOLLOWS[then]}"
         case stored.NodeAttemptSuspended(stream=stream, reason=reason, item=item):

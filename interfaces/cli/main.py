@@ -12,6 +12,7 @@ from functools import cache
 from types import FrameType
 
 from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
     CorruptRecord,
     OwnershipLost,
     SessionBusy,
@@ -92,6 +93,10 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         return _refused(output, _busy(error, arguments), Exit.BUSY)
     except (StoreLocked, StoreAway, StoreFull) as error:
         return _refused(output, str(error), Exit.AWAY)
+    except AppendOutcomeUnknown as error:
+        store, session = store_given(arguments), getattr(arguments, "id", None)
+        look = typed(store, "show", session, options=["--events"]) if session else typed(store, "runs")
+        return _refused(output, f"{error}; `{look}` shows whether it has", Exit.UNKNOWN)
     except SessionErased as error:
         return _refused(output, str(error), Exit.REFUSED)
     except SessionNotFound as error:

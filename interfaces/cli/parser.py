@@ -70,7 +70,7 @@ class Commands:
             epilog="Ids may be shortened to a unique prefix; that of a run of a workflow is flow:ID. AGENT is an agent "
             f"or a workflow: {FORMS}. "
             "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked, full or "
-            "away: try again.",
+            "away: try again, 8 where it cannot be known whether something was stored: look first.",
             parents=[everywhere],
         )
         self.parser.add_argument("--version", action=_Version, nargs=0, help="print the version, and end")

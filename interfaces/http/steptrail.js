@@ -281,7 +281,7 @@ class Followed {
     this._missing = answer.status === 404;
     if (this._missing && this._stored !== null) this.#beginAnew();
     if (answer.status < 400) return false;
-    this.#awayMs = 1000 * (Number(answer.headers.get("retry-after")) || 0);
+    this.#awayMs = 1000 * Math.max(0, Number(answer.headers.get("retry-after")) || 0);
     const isNo = answer.status < 500;
     if (this._missing) this.#turnedAway(null);
     else this.#turnedAway(isNo ? answer.statusText || String(answer.status) : this._refused);

@@ -5,12 +5,13 @@ import importlib.util
 import logging
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.module_names import FROM_A_FILE
+from steptrail.domain.module_names import name_from_a_file
 from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.agent.frames import frames_of
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -35,7 +36,9 @@ def load_module(target: str, wanted: str, *, file: str = "file") -> ModuleType:
 def _from_file(path: Path, wanted: str, file: str) -> ModuleType:
     if not path.is_file():
         raise ConfigurationError(f"there is no {file} {path}: give {wanted}")
-    spec = importlib.util.spec_from_file_location(FROM_A_FILE + path.stem, path.resolve())
+    packages = takewhile(lambda folder: (folder / "__init__.py").is_file(), path.resolve().parents)
+    name = name_from_a_file(*reversed([path.stem, *(folder.name for folder in packages)]))
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"{path} is not a Python file: give {wanted}")
     module = importlib.util.module_from_spec(spec)

@@ -11,6 +11,7 @@ from steptrail.domain.flow.kinds.merging import merge
 from steptrail.domain.flow.kinds.people import PersonsAnswer, answered, expired
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated
+from steptrail.domain.flow.lacking import functions_of
 from steptrail.domain.flow.nodes import HumanNode, MergeNode, Node
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.seeing import branches_of, seen_by
@@ -44,7 +45,7 @@ def _evaluated(
     node = graph.node(task.node)
     brought = means.of_nodes
     if flow is not None:
-        brought = brought._replace(functions=flow.functions.get(node.id, {}))
+        brought = brought._replace(functions=functions_of(node, flow.functions.get(node.id, {})))
     try:
         result = _result(run, graph, node, task, brought)
     except NodeFault as fault:

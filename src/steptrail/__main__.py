@@ -2,9 +2,9 @@
 
 import sys
 
-from steptrail.interfaces.cli.main import main
+from steptrail.interfaces.cli.program import program
 
-__all__ = ["main"]
+__all__ = ["program"]
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

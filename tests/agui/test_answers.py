@@ -5,7 +5,7 @@ import pytest
 from steptrail import AgentBuilder, tool
 from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule
-from tests.agui.pages import asking, ending, front, no, user, yes
+from tests.agui.pages import asking, at_rest, ending, front, no, user, yes
 from tests.runner.kit import HandClock, trail_of
 
 
@@ -114,3 +114,18 @@ async def test_a_question_of_a_run_that_was_stopped_can_only_be_cancelled_and_th
         done = await page.run(user("thanks", "m2"), resume=[no(question["id"])])
         assert ending(done)["outcome"] == {"type": "success"}
         assert page.client.said[-1]["content"] == "You are welcome."
+
+
+async def test_a_yes_that_is_repeated_when_another_run_goes_on_is_the_one_that_was_taken() -> None:
+    script = call("pay", cents=1), "Paid.", call("pay", cents=2), "Paid too."
+    async with trail_of() as trail, front(trail, asking(*script)) as page:
+        (first,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        await page.post(resume=[yes(first["id"])])  # and the client never sees the answer to it
+        await at_rest(trail, "t")
+        await trail.session("t").post(asking(*script), "pay again", by="ben")
+        (second,) = ending(await page.run(resume=[yes(first["id"])]))["outcome"]["interrupts"]
+        assert "with other arguments" in await page.refused(409, resume=[yes(first["id"], editedArgs={"cents": 7})])
+        assert "no interrupt 'x' now" in await page.refused(409, resume=[yes("x")])
+        done = await page.run(resume=[yes(second["id"]), yes(first["id"])])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 2"]

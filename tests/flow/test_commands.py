@@ -17,6 +17,8 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound
+from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
+from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.flow_kind import PROJECTIONS_OF_FLOWS
 from steptrail.runtime.kernel.control import StreamControl
@@ -200,6 +202,22 @@ async def test_a_function_that_decides_is_found_where_its_module_has_another_nam
         assert (result.status, result.envelope.vars["size_decision"]["targets"]) == (ExecutionStatus.COMPLETED, [to])
 
 
+@pytest.mark.parametrize("modules", [("a", "b"), ("a", "a")])
+async def test_of_deciding_functions_of_one_name_none_is_taken_for_one_that_is_gone(modules: tuple[str, str]) -> None:
+    first, second = (eval("lambda seen: True", {"__name__": module}) for module in modules)  # noqa: S307 - a module
+    old = Workflow("t").human("ask", prompt="?").noop("one").noop("two")
+    old = old.rule_router("pick", [Rule(first, to="one"), Rule(second, to="two")])
+    new = Workflow("t").human("ask", prompt="?").noop("two").rule_router("pick", [Rule(second, to="two")])
+    async with trail_of() as trail:
+        flow = old.chain("ask", "pick").edge("pick", "one", "two").build()
+        await trail.run(flow, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        result = await trail.flow("f").resume(new.chain("ask", "pick", "two").build())
+        assert result.error is not None
+        assert "nobody brought the function a.<lambda>" in result.error.message
+        assert (await trail.flow("f").retry(flow)).envelope.vars["pick_decision"]["targets"] == ["one"]
+
+
 class Strict:
     @staticmethod
     def is_fine(_: Envelope) -> bool:
@@ -221,6 +239,8 @@ async def test_a_function_that_decides_and_is_another_one_now_is_missed_with_a_w
         assert result.error is not None
         instead = f"the workflow has {__name__}.{now.__qualname__} at this node now; go on with one that has it"
         assert result.error.message == f"nobody brought the function {__name__}.{before.__qualname__}: {instead}"
+        on = how_a_flow_goes_on(result.state, GivenWords(agent="new.py"))
+        assert on.command == "steptrail retry WORKFLOW flow:f"
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
 
 

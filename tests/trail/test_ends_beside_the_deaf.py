@@ -1,12 +1,16 @@
 """A loop that ends does not wait for what was left behind because it takes no notice of its cancellation."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from steptrail import Agent, ErrorPolicy, Steptrail, tool
+from steptrail.events import LogEntry
+from steptrail.projections import Changes, Projection
 from steptrail.testing import call
 from tests.runner.kit import agent_of
 from tests.trail.test_blocking_end import PATIENCE, in_a_thread
@@ -75,3 +79,29 @@ def test_a_blocking_trail_that_has_run_an_agent_is_closed(agent: Callable[[], Ag
             return trail.run(agent(), "go").output
 
     assert in_a_thread(once).result(PATIENCE) == output
+
+
+def test_given_a_projection_that_does_not_return_then_the_loop_of_who_keeps_it_going_ends(tmp_path: Path) -> None:
+    is_at_work, may_return = threading.Event(), threading.Event()
+
+    class Deaf(Projection[None]):
+        name, version, prefixes, tables = "deaf", 1, ("agent:",), ()
+
+        def begin(self, stream: str) -> None:
+            del stream
+
+        def apply(self, fold: None, entry: LogEntry, changes: Changes) -> None:
+            is_at_work.set()
+            may_return.wait(PATIENCE)
+
+    async def program() -> None:
+        async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}", projections=[Deaf()]) as trail:
+            await trail.run(agent_of(["done"]).build(), "go")
+            async with trail.views.kept_going():
+                await asyncio.to_thread(is_at_work.wait, PATIENCE)
+
+    ended = in_a_thread(lambda: asyncio.run(program()))
+    try:
+        ended.result(PATIENCE / 2)
+    finally:
+        may_return.set()

@@ -124,6 +124,16 @@ def test_a_server_that_says_when_to_come_again_is_left_in_peace_until_then(statu
     assert said == {"waits": [22_000, 2000, 4000]}
 
 
+def test_a_time_before_now_to_come_again_is_none() -> None:
+    said = played("""
+      const busy = () => new Response("", { status: 503, headers: { "retry-after": "-20" } });
+      follow({ fetch: answering(busy) });
+      await settled();
+      const said = { waits: waits.slice(0, 3) };
+    """)
+    assert said == {"waits": [2000, 4000, 8000]}
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_messages_on_a_line_that_is_open_ask_no_sooner_than_the_server_says(status: int) -> None:
     said = played(f"""

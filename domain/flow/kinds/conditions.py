@@ -1,6 +1,6 @@
 """Conditions: whether an expression, a path or a function holds, and the comparisons of rules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from inspect import isawaitable
 
 from steptrail.domain.errors import NotStorable
@@ -10,7 +10,6 @@ from steptrail.domain.flow.kinds.values import number_in, text_of
 from steptrail.domain.flow.nodes import Condition, Expression
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.module_names import module_of
 from steptrail.domain.storable import storable
 
 _CEL_ROOTS = ("vars", "input", "item", "index", "errors")
@@ -53,27 +52,13 @@ def variables_of(seen: Seen, source: str) -> Mapping[str, JsonValue]:
 
 def called(name: str, means: NodeMeans, *given: object) -> object:
     """Return what a function returns. Raises `NodeFault` of the class `config` if nobody brought it, or it is async."""
-    if (function := function_in(means.functions, name)) is None:
+    if (function := means.functions.get(name)) is None:
         raise without_code(f"the function {name}", ", ".join(means.functions) or "nothing")
     result: object = function(*given)
     if isawaitable(result):
         getattr(result, "close", lambda: None)()  # or Python warns that it was never awaited
         raise NodeFault(FailureClass.CONFIG, f"the function {name} is async, and what decides is not")
     return result
-
-
-def function_in(functions: Mapping[str, Callable[..., object]], name: str) -> Callable[..., object] | None:
-    """Return the function that was recorded under a name, also where it has been moved to another module; else None."""
-    if (function := functions.get(name)) is not None:
-        return function
-    alike: list[Callable[..., object]] = []
-    for known, function in functions.items():
-        module = module_of(function)
-        # One of this very module is another function, such as a method of the same name.
-        was_here = name.startswith(f"{module}.")
-        if not was_here and known.startswith(f"{module}.") and name.endswith(known.removeprefix(module)):
-            alike.append(function)
-    return alike[0] if len(alike) == 1 else None
 
 
 def compares(condition: Condition, seen: Seen) -> bool:

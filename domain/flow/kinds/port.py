@@ -6,6 +6,9 @@ from typing import Any, NamedTuple, Protocol
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
+MISSING_CODE = "missing"
+"""The detail of a fault that names the code which nobody brought."""
+
 
 class NodeFault(Exception):
     """A node has failed: with this class, this message, and details that depend on the kind."""
@@ -26,7 +29,7 @@ class MissingMeans(NodeFault):
 def without_code(what: str, instead: str) -> NodeFault:
     """Return the fault of a node whose code is not `what` is recorded, because the workflow has been changed."""
     why = f"nobody brought {what}: the workflow has {instead} at this node now; go on with one that has it"
-    return NodeFault(FailureClass.CONFIG, why)
+    return NodeFault(FailureClass.CONFIG, why, {MISSING_CODE: what})
 
 
 class Expressions(Protocol):

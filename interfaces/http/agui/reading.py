@@ -15,8 +15,10 @@ from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
 from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.events import ApprovalGranted, ApprovalRequested
 from steptrail.domain.storable import storable
 from steptrail.interfaces.http.agui.ending import questions
+from steptrail.interfaces.python.session import Session
 from steptrail.runtime.kernel.json_form import to_json_value
 
 if TYPE_CHECKING:
@@ -88,27 +90,30 @@ def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:
     return tuple(said)
 
 
-def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) -> tuple[Answer, ...]:
+async def answers(
+    session: Session, state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int
+) -> tuple[Answer, ...]:
     """Return what is still to be recorded of the answers that a client sends, in the order of the questions.
 
     All questions are answered at once. A client that has not seen what became of its answers sends them again: those
-    alone are no new ones, whatever is asked by now. A no to what nobody is asked any more changes nothing. `now` is in
-    microseconds of UTC. Raises `RequestRefused` for anything else.
+    alone are no new ones, whatever is asked by now and whichever run goes on. A no to what nobody is asked any more
+    changes nothing. `now` is in microseconds of UTC. Raises `RequestRefused` for anything else.
     """
     asked = {approval.id: approval for _, approval in questions(state)}
     given = {entry.interrupt_id: entry for entry in entries}
     if len(given) < len(entries):
         raise RequestRefused(422, "an interrupt is answered twice in `resume`")
     past = _answered_before(state)
-    for entry in given.values():
-        if entry.interrupt_id in asked:
-            continue
-        before, answer = past.get(entry.interrupt_id), _answer(entry)
+    others = {each: _answer(entry) for each, entry in given.items() if each not in asked}
+    is_unknown = any(answer.is_yes and each not in past for each, answer in others.items())
+    earlier = await _granted_earlier(session) if is_unknown else {}
+    for each, answer in others.items():
+        before = past.get(each) or (earlier.get(each) if answer.is_yes else None)
         if before is None:
             if answer.is_yes:
-                raise RequestRefused(409, f"there is no interrupt {entry.interrupt_id!r} now: cancel it to go on")
+                raise RequestRefused(409, f"there is no interrupt {each!r} now: cancel it to go on")
             continue
-        said = f"the interrupt {entry.interrupt_id!r} has been {before.answer} before"
+        said = f"the interrupt {each!r} has been {before.answer} before"
         if answer.is_yes != (before.answer == "granted"):
             raise RequestRefused(409, said)
         edited = None if answer.arguments is None else digest_of(to_json_value(answer.arguments, "editedArgs"))
@@ -154,6 +159,17 @@ def _answered_before(state: AgentState) -> dict[str, Approval]:
     calls = [*state.tool_executions, *(call for step in state.steps for call in step.tool_executions)]
     approvals = [call.approval for call in calls if call.approval is not None]
     return {approval.id: approval for approval in approvals if not approval.is_open}
+
+
+async def _granted_earlier(session: Session) -> dict[str, Approval]:
+    """Return what has got its yes in any run of the session; the state holds that of the newest run alone."""
+    asked, granted = dict[str, Approval](), dict[str, Approval]()
+    for record in await session.history(types=(ApprovalRequested.TYPE, ApprovalGranted.TYPE)):
+        if isinstance(event := record.event, ApprovalRequested):
+            asked[event.approval_id] = Approval.of(event, record.at, record.version)
+        elif isinstance(event, ApprovalGranted) and event.approval_id in asked:
+            granted[event.approval_id] = asked[event.approval_id].with_yes(event)
+    return granted
 
 
 def _calls(message: "AssistantMessage") -> Iterator[ToolCallPart]:

@@ -66,7 +66,7 @@ async def requested(
         return Requested(start, says=True)
     now = trail.clock.utc()
     asked = [approval for _, approval in questions(state) if now < approval.expires_at]
-    given_answers = answers(state, given.resume, now=now) if given.resume else ()
+    given_answers = await answers(trail.session(state.agent_id), state, given.resume, now=now) if given.resume else ()
     message = new[1] if new is not None and key not in state.fold.keys and not is_shown(state, new[0]) else None
     if asked and message is not None and not given_answers:
         raise RequestRefused(

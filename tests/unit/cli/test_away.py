@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.errors import StoreLocked
+from steptrail.domain.errors import AppendOutcomeUnknown, StoreLocked
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.interfaces.cli import asking, main as way_in
 from steptrail.testing import ScriptedModel
 from tests.harness.scarce import largest_file
+
+AGENT = """\
+from steptrail import AgentBuilder
+from steptrail.testing import ScriptedModel
+agent = AgentBuilder("a").with_model(ScriptedModel(["done"])).build()
+"""
 
 
 @pytest.fixture
@@ -36,11 +43,7 @@ def test_a_lock_that_is_held_is_worth_another_try(store: str, monkeypatch: pytes
 
 
 def test_no_room_is_worth_another_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "agent.py").write_text(
-        "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
-        "agent = AgentBuilder('a').with_model(ScriptedModel(['done'])).build()\n",
-        encoding="utf-8",
-    )
+    (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
     words = ["run", str(tmp_path / "agent.py"), "hi", "--store", f"sqlite:///{tmp_path / 'new.db'}"]
     with largest_file(2_000):
         assert way_in.main(words) == 7
@@ -73,3 +76,16 @@ def test_a_session_that_is_not_there_is_named_with_the_command_that_lists_those_
     assert way_in.main(["why", "nobody", "--store", store]) == 2
     said = "steptrail: there is no session 'nobody' in this store: `steptrail runs` lists the ones there are\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_write_that_may_have_happened_is_told_with_the_command_that_shows_it(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(*_: object) -> None:
+        raise AppendOutcomeUnknown("the connection broke, and the write may or may not have happened")
+
+    agent = tmp_path / "agent.py"
+    agent.write_text(AGENT, encoding="utf-8")
+    monkeypatch.setattr(RecorderEventStore, "append", broken)
+    assert way_in.main(["send", str(agent), "s1", "and?", "--store", store]) == 8
+    assert f"`steptrail show s1 --events --store {store}` shows whether it has" in capsys.readouterr().err

@@ -1,13 +1,19 @@
 """Where a session stands decides the exit code of whoever ran it."""
 
+import sys
+from importlib.machinery import PathFinder
+
 import pytest
 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import FinishReason
 from steptrail.interfaces.cli.exits import Exit, exit_of
+from steptrail.interfaces.cli.program import program
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.testing import Reply, ScriptedModel, say
+
+WAY_IN = "steptrail.interfaces.cli.main"
 
 
 async def ended(builder: AgentBuilder) -> Exit:
@@ -35,3 +41,15 @@ async def test_given_a_run_that_ended_then_its_status_and_reason_are_the_exit_co
     builder: AgentBuilder, code: Exit
 ) -> None:
     assert await ended(builder) is code
+
+
+def test_ctrl_c_while_modules_are_imported_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(PathFinder):
+        @classmethod
+        def find_spec(cls, fullname: str, path: object = None, target: object = None) -> None:
+            if fullname == WAY_IN:
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, WAY_IN, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    assert program() == Exit.INTERRUPTED

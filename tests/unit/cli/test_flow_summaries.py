@@ -25,6 +25,7 @@ from steptrail.domain.flow.events import (
     NodeThen,
     StepAnswered,
 )
+from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
@@ -33,6 +34,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.interfaces.cli.flow_summaries import flow_summary
 from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.runtime.flow.failure_class import faulty
 from tests.samples import smallest
 
 HOSTILE = "\x1b[2J\n" + "x" * 500
@@ -80,6 +82,7 @@ NODE_ERROR = NodeError(node_id="a", kind="tool", message="gone", attempt=3, visi
             NodeAttemptFailed(node="a", visit=1, attempt=1, failure=OUT, error=ERROR, duration_seconds=1),
             "a in 1.00 s, unavailable: Y: no luck",
         ),
+        (faulty(("a", 1, None), NodeFault(FailureClass.CONFIG, "no code")), "a in 0.00 s, config: no code"),
         (
             NodeAttemptInterrupted(
                 node="a", visit=1, attempt=1, reason=CutReason.CRASH, then=NodeThen.PARK, duration_seconds=0

@@ -8,7 +8,9 @@ import pytest
 
 from steptrail import Agent
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.module_names import module_of
 from steptrail.interfaces.python.loading import load_agent, split_reference
+from steptrail.interfaces.python.modules import load_module
 
 HEAD = "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
 BLOCK = "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def agent():\n"
@@ -196,3 +198,13 @@ async def test_given_a_block_then_what_it_opens_is_closed_when_the_run_is_over(f
     async with load_agent("bots.py") as agent:
         assert (agent.locator, (folder / "log").read_text()) == ("bots.py", "opened")
     assert (folder / "log").read_text() == "closed"
+
+
+@pytest.mark.parametrize("reference", ["tea/shop/flows.py", "tea.shop.flows"])
+def test_a_file_of_a_package_has_the_name_that_it_is_imported_under(folder: Path, reference: str) -> None:
+    package = folder / "tea" / "shop"
+    package.mkdir(parents=True)
+    for each in (package, package.parent):
+        (each / "__init__.py").touch()
+    (package / "flows.py").write_text("class Tea: ...\n", encoding="utf-8")
+    assert module_of(load_module(reference, "a file").Tea) == "tea.shop.flows"

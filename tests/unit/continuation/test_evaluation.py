@@ -8,7 +8,7 @@ from msgspec import structs
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.module_names import FROM_A_FILE
+from steptrail.domain.module_names import name_from_a_file
 from tests.unit.continuation.fakes import ALLOW, FORBID, REQUEST, STOP
 
 STEPS: dict[str, JsonValue] = {"currentSteps": 5, "maxSteps": 5}
@@ -124,9 +124,9 @@ def test_an_exception_without_a_message_goes_by_its_class(error: Exception) -> N
 
 
 def test_the_class_of_an_exception_has_one_name_however_its_file_was_loaded() -> None:
-    loaded = type("OutOfStock", (Exception,), {"__module__": f"{FROM_A_FILE}shop"})
+    loaded = type("OutOfStock", (Exception,), {"__module__": name_from_a_file("tea", "shop")})
     vote = ContinuationEvaluation.from_exception("shop.Broken", loaded("tea"))
-    assert vote.context["exception"] == "shop.OutOfStock"
+    assert vote.context["exception"] == "tea.shop.OutOfStock"
 
 
 def test_an_exception_with_text_that_cannot_be_stored_is_stored_escaped() -> None:
