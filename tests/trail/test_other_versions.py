@@ -69,32 +69,6 @@ async def test_a_run_is_left_to_a_worker_that_has_the_functions_that_may_still_d
         assert (await trail.flow("r").state()).status is ExecutionStatus.COMPLETED
 
 
-@pytest.mark.parametrize("above", ["workflow", "agent"])
-async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below_it(place: Place, above: str) -> None:
-    ran: list[str] = []
-
-    def note(node: str, envelope: Envelope) -> str:
-        ran.append(node)
-        return node
-
-    def version(node: str) -> BuiltWorkflow | Agent:
-        order = Workflow("order").human("ask", prompt="Pay?").function(node, partial(note, node)).chain("ask", node)
-        if above == "workflow":
-            return Workflow("shop").flow("sub", order.build()).build()
-        return agent_of([call("order"), "Done."]).with_tools(FlowTool(order.build())).build()
-
-    old, new, left = version("b"), version("c"), list[str]()
-    async with place.opened() as trail:
-        await trail.run(old, "go", session="s")
-        (question,) = await trail.inbox()
-        await trail.flow(question.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
-        async with trail.work(new, on_left=lambda _, error: left.append(str(error))):
-            await until(lambda: any("lacks what its node 'b' calls" in each for each in left))
-        async with trail.work(old):
-            await ended(trail, "flow:s" if above == "workflow" else "agent:s")
-    assert ran == ["b"]
-
-
 async def test_a_node_that_is_held_when_it_has_ended_calls_nothing_more(place: Place) -> None:
     ran: list[str] = []
 
