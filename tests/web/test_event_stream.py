@@ -190,6 +190,7 @@ def test_who_may_not_learns_nothing_and_who_may_that_there_is_no_session(
 
     missing = answered("nobody", "ana")
     assert (missing.status_code, missing.json()) == (404, {"error": "not found"})
+    assert missing.headers["cache-control"] == "no-store"  # or a proxy says so when the session has begun
     answers = [
         answered(session, user)
         for session, user in [("told", "bob"), ("told", ""), ("nobody", "bob"), ("no%20id", "ana")]
