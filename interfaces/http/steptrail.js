@@ -125,6 +125,25 @@ async function* dataOf(body) {
   }
 }
 
+/**
+ * Reads JSON, however long it takes to come: of a long conversation on a slow line it is more than a silence.
+ *
+ * @param {Response} answer
+ * @param {() => void} alive called for each piece
+ * @returns {Promise<any>}
+ */
+function jsonOf(answer, alive) {
+  if (!answer.body) return answer.json();
+  /** @type {Transformer<Uint8Array, Uint8Array>} */
+  const told = {
+    transform(piece, out) {
+      alive();
+      out.enqueue(piece);
+    },
+  };
+  return new Response(answer.body.pipeThrough(new TransformStream(told))).json();
+}
+
 /** Returns the storage of this page, if it has one that it may use. @returns {Storage | null} */
 function storageHere() {
   try {
@@ -153,6 +172,8 @@ class Followed {
   #awayMs = 0;
   #fetching = false;
   #again = false;
+  /** @type {AbortController | null} */
+  #asking = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -218,6 +239,7 @@ class Followed {
   close() {
     this._closed = true;
     clearTimeout(this.#timer);
+    this.#asking?.abort();
     this.#hangUp();
   }
 
@@ -257,13 +279,21 @@ class Followed {
   /** @returns {Promise<boolean>} whether that is all that there is to know for now */
   async #fetched() {
     this.#awayMs = 0;
+    const asking = (this.#asking = new AbortController());
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let silence;
+    const alive = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => asking.abort(), this.silenceMs);
+    };
     try {
-      const answer = await this.#ask(`${this.url}/${this.what}`, AbortSignal.timeout(this.silenceMs));
+      alive();
+      const answer = await this.#ask(`${this.url}/${this.what}`, asking.signal);
       // Who is asked too often by all has not shut us out: a line that is open stays.
       if (this.#isRefused(answer) && answer.status !== 429) this.#hangUp();
       if (!answer.ok) return false;
       if (this._connected) this.#welcomed();
-      const stored = await answer.json();
+      const stored = await jsonOf(answer, alive);
       if (this._closed) return true;
       const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
       this._take(stored);
@@ -273,6 +303,8 @@ class Followed {
       return stored.version >= seen;
     } catch {
       return false; // the line is down, and the next try is to come
+    } finally {
+      clearTimeout(silence);
     }
   }
 

@@ -82,6 +82,39 @@ def test_a_last_id_that_the_server_cannot_use_is_forgotten_and_what_is_stored_co
     assert said == {"asked": ["7.1", "9"], "connected": True, "refused": None}
 
 
+@pytest.mark.parametrize(("gaps", "cut"), [([30_000] * 4, 0), ([30_000, 45_000], 1)])
+def test_a_conversation_may_take_long_to_come_and_must_not_fall_silent(gaps: list[int], cut: int) -> None:
+    said = played(f"""
+      let now = 0, count = 0, cut = 0, body;
+      const timers = new Map();
+      globalThis.setTimeout = (work, ms) => {{ timers.set(++count, [now + ms, work]); return count; }};
+      globalThis.clearTimeout = (id) => timers.delete(id);
+      AbortSignal.timeout = (ms) => {{
+        const asking = new AbortController();
+        setTimeout(() => asking.abort(), ms);
+        return asking.signal;
+      }};
+      const fetch = async (address, {{ signal }}) => {{
+        if (String(address).includes("/events")) return open();
+        signal.addEventListener("abort", () => {{ cut += 1; body.error(signal.reason); }});
+        return new Response(new ReadableStream({{ start: (line) => {{ body = line; }} }}));
+      }};
+      follow({{ fetch }});
+      await settled();
+      const gaps = {json.dumps(gaps)}, text = JSON.stringify(stored);
+      for (const [at, gap] of gaps.entries()) {{
+        now += gap;
+        for (const [id, [due, work]] of [...timers]) if (due <= now && timers.delete(id)) work();
+        if (!cut) body.enqueue(new TextEncoder().encode(at ? " " : text)); // blanks behind the JSON are nothing
+        await settled();
+      }}
+      if (!cut) body.close();
+      await settled();
+      const said = {{ cut, shown: views.at(-1)?.conversation?.version ?? null }};
+    """)
+    assert said == {"cut": cut, "shown": None if cut else 3}
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 410, 422, 429])
 def test_a_server_that_says_no_is_asked_ever_more_slowly_and_the_page_is_told(status: int) -> None:
     said = played(f"""
