@@ -168,6 +168,8 @@ class Followed {
   _connected = false;
   _closed = false;
   #refusals = 0;
+  /** Whether anything came on the line that is open. */
+  #isHeard = false;
   /** How long the last answer asks us to stay away. */
   #awayMs = 0;
   #fetching = false;
@@ -279,6 +281,7 @@ class Followed {
   /** @returns {Promise<boolean>} whether that is all that there is to know for now */
   async #fetched() {
     this.#awayMs = 0;
+    const isDown = this.#line === null;
     const asking = (this.#asking = new AbortController());
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let silence;
@@ -299,7 +302,8 @@ class Followed {
       this._take(stored);
       this._stands(stored.status, stored.version);
       this._show();
-      if (this.#line === null) this.#connect();
+      // A line that was lost meanwhile is opened anew after a while, or who cuts each of them would be asked without a rest.
+      if (isDown) this.#connect();
       return stored.version >= seen;
     } catch {
       return false; // the line is down, and the next try is to come
@@ -349,6 +353,7 @@ class Followed {
 
   #connect() {
     const after = this._lastId ?? (this._stored === null ? "" : String(this._stored.version));
+    this.#isHeard = false;
     const address = new URL(`${this.url}/events?after=${encodeURIComponent(after)}`, globalThis.location?.href);
     if (this.transport === "websocket") {
       address.protocol = address.protocol.replace("http", "ws");
@@ -394,7 +399,6 @@ class Followed {
   #opened(line) {
     if (line !== this.#line) return;
     this._connected = true;
-    this.#welcomed();
     this._begun();
     this._changed();
   }
@@ -408,6 +412,8 @@ class Followed {
   /** @param {{ close(): void }} line */
   #lost(line) {
     if (line !== this.#line) return;
+    if (this._connected && !this.#isHeard) this.#refusals += 1; // somebody before the server has cut it
+    this.#again = false;
     this.#hangUp();
     this._show();
     this.#later();
@@ -432,6 +438,8 @@ class Followed {
   /** @param {{ close(): void }} line @param {string} text */
   #heard(line, text) {
     if (line !== this.#line) return;
+    if (!this.#isHeard) this.#welcomed();
+    this.#isHeard = true;
     const body = JSON.parse(text);
     const type = body.event ?? body.type;
     const data = body.data ?? body.payload;

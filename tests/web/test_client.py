@@ -82,6 +82,28 @@ def test_a_last_id_that_the_server_cannot_use_is_forgotten_and_what_is_stored_co
     assert said == {"asked": ["7.1", "9"], "connected": True, "refused": None}
 
 
+@pytest.mark.parametrize(("says", "waits"), [(True, [1000] * 6), (False, [2000, 4000, 8000, 16_000, 30_000, 30_000])])
+def test_a_line_that_is_cut_as_soon_as_it_is_open_is_not_asked_for_without_a_rest(says: bool, waits: list[int]) -> None:
+    said = played(f"""
+      const beat = {{ event: "agent.heartbeat", sequence: "0.0", previous: null, data: {{ every_seconds: 15 }} }};
+      const start = (line) => {{
+        if ({json.dumps(says)}) line.enqueue(new TextEncoder().encode(`data: ${{JSON.stringify(beat)}}\\n\\n`));
+        line.close();
+      }};
+      const events = answering(() => new Response(new ReadableStream({{ start }})));
+      const fetch = async (address) => {{
+        const answer = await events(address);
+        if (String(address).includes("/events")) return answer;
+        for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate); // what is stored takes longer
+        return answer;
+      }};
+      follow({{ fetch }});
+      await settled();
+      const said = {{ asked: asked.length, waits: waits.slice(0, 6) }};
+    """)
+    assert said == {"asked": 13, "waits": waits}
+
+
 @pytest.mark.parametrize(("gaps", "cut"), [([30_000] * 4, 0), ([30_000, 45_000], 1)])
 def test_a_conversation_may_take_long_to_come_and_must_not_fall_silent(gaps: list[int], cut: int) -> None:
     said = played(f"""
