@@ -352,9 +352,11 @@ class Followed {
   }
 
   #connect() {
-    const after = this._lastId ?? (this._stored === null ? "" : String(this._stored.version));
+    // What is stored holds all that came before it: who was away for hours is not sent each message that it missed.
+    const isAhead = this._lastId !== null && placeOf(this._lastId)[0] > this._stored.version;
+    const after = String(isAhead ? this._lastId : this._stored.version);
     this.#isHeard = false;
-    const address = new URL(`${this.url}/events?after=${encodeURIComponent(after)}`, globalThis.location?.href);
+    const address = new URL(`${this.url}/events?after=${after}`, globalThis.location?.href);
     if (this.transport === "websocket") {
       address.protocol = address.protocol.replace("http", "ws");
       const socket = new this.WebSocket(address);

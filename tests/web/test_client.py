@@ -72,14 +72,30 @@ def test_a_last_id_that_is_none_is_forgotten(garbage: str) -> None:
 
 def test_a_last_id_that_the_server_cannot_use_is_forgotten_and_what_is_stored_comes_anew() -> None:
     said = played("""
-      kept.set(KEY, "7.1");
+      kept.set(KEY, "12.1");
       stored.version = 9;
       follow({ fetch: answering((after) => (after === "9" ? open() : no(400, "Bad Request"))) });
       await settled();
       const { connected, refused } = views.at(-1);
       const said = { asked, connected, refused };
     """)
-    assert said == {"asked": ["7.1", "9"], "connected": True, "refused": None}
+    assert said == {"asked": ["12.1", "9"], "connected": True, "refused": None}
+
+
+def test_who_comes_again_is_not_sent_what_the_stored_conversation_holds() -> None:
+    said = played("""
+      kept.set(KEY, "7.1");
+      stored.version = 20_000;
+      follow({ fetch: answering(open) });
+      await settled();
+      stored.version = 20_001;
+      say(started("20001.1", "19998.1"));
+      await settled();
+      lines.at(-1).close();
+      await settled();
+      const said = { asked, last: views.at(-1).lastId };
+    """)
+    assert said == {"asked": ["20000", "20001"], "last": "20001.1"}
 
 
 @pytest.mark.parametrize(("says", "waits"), [(True, [1000] * 6), (False, [2000, 4000, 8000, 16_000, 30_000, 30_000])])
