@@ -206,6 +206,15 @@ def test_what_is_no_id_is_said_to_be_none(served: Served, told: list[tuple[str, 
     assert answered.status_code == 400
 
 
+def test_who_asks_for_the_head_of_a_stream_leaves_a_line_that_is_of_use(
+    served: Served, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    assert told
+    with served.client as client:  # as a proxy does, on a line that it keeps for everybody
+        assert client.head("/agent/sessions/told/events").status_code == 200
+        assert client.get("/agent/sessions/told/conversation").status_code == 200
+
+
 def test_the_conversation_is_the_stored_one(served: Served, told: list[tuple[str, dict[str, Any]]]) -> None:
     assert told
     answered = httpx.get(f"{served.url}/agent/sessions/told/conversation", headers=AS_ANA)
