@@ -211,7 +211,8 @@ def test_who_asks_for_the_head_of_a_stream_leaves_a_line_that_is_of_use(
 ) -> None:
     assert told
     with served.client as client:  # as a proxy does, on a line that it keeps for everybody
-        assert client.head("/agent/sessions/told/events").status_code == 200
+        head = client.head("/agent/sessions/told/events")
+        assert head.headers["cache-control"] == "no-store, no-transform"
         assert client.get("/agent/sessions/told/conversation").status_code == 200
 
 
