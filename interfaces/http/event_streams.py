@@ -304,12 +304,12 @@ class _Endpoints:
 
 
 def _no(request: "Request", refused: Exception) -> "Response":
-    """Answer a request that is refused."""
+    """Answer a request that is refused. Caches keep a 404 where nobody forbids it, and a session may begin any time."""
     from starlette.responses import JSONResponse
 
     del request
     status = cast("_Refused", refused).status
-    return JSONResponse({"error": status.phrase.lower()}, status_code=status)
+    return JSONResponse({"error": status.phrase.lower()}, status, {"Cache-Control": "no-store"})
 
 
 async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[BroadcastEnvelope]:

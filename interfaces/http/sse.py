@@ -25,6 +25,8 @@ def event_source(stream: Callable[[End], AsyncGenerator[Any]]) -> "EventSourceRe
     closing = anyio.Event()
     return EventSourceResponse(
         stream(closing.wait),
+        # A proxy that packs what it passes on would hold it back until it has enough, which is never.
+        headers={"Cache-Control": "no-store, no-transform"},
         sep="\n",
         ping=_NEVER_SECONDS,
         shutdown_event=closing,

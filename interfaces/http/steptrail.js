@@ -125,6 +125,25 @@ async function* dataOf(body) {
   }
 }
 
+/**
+ * Reads JSON, however long it takes to come: of a long conversation on a slow line it is more than a silence.
+ *
+ * @param {Response} answer
+ * @param {() => void} alive called for each piece
+ * @returns {Promise<any>}
+ */
+function jsonOf(answer, alive) {
+  if (!answer.body) return answer.json();
+  /** @type {Transformer<Uint8Array, Uint8Array>} */
+  const told = {
+    transform(piece, out) {
+      alive();
+      out.enqueue(piece);
+    },
+  };
+  return new Response(answer.body.pipeThrough(new TransformStream(told))).json();
+}
+
 /** Returns the storage of this page, if it has one that it may use. @returns {Storage | null} */
 function storageHere() {
   try {
@@ -149,10 +168,14 @@ class Followed {
   _connected = false;
   _closed = false;
   #refusals = 0;
+  /** Whether anything came on the line that is open. */
+  #isHeard = false;
   /** How long the last answer asks us to stay away. */
   #awayMs = 0;
   #fetching = false;
   #again = false;
+  /** @type {AbortController | null} */
+  #asking = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -218,6 +241,7 @@ class Followed {
   close() {
     this._closed = true;
     clearTimeout(this.#timer);
+    this.#asking?.abort();
     this.#hangUp();
   }
 
@@ -257,22 +281,34 @@ class Followed {
   /** @returns {Promise<boolean>} whether that is all that there is to know for now */
   async #fetched() {
     this.#awayMs = 0;
+    const isDown = this.#line === null;
+    const asking = (this.#asking = new AbortController());
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let silence;
+    const alive = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => asking.abort(), this.silenceMs);
+    };
     try {
-      const answer = await this.#ask(`${this.url}/${this.what}`, AbortSignal.timeout(this.silenceMs));
+      alive();
+      const answer = await this.#ask(`${this.url}/${this.what}`, asking.signal);
       // Who is asked too often by all has not shut us out: a line that is open stays.
       if (this.#isRefused(answer) && answer.status !== 429) this.#hangUp();
       if (!answer.ok) return false;
       if (this._connected) this.#welcomed();
-      const stored = await answer.json();
+      const stored = await jsonOf(answer, alive);
       if (this._closed) return true;
       const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
       this._take(stored);
       this._stands(stored.status, stored.version);
       this._show();
-      if (this.#line === null) this.#connect();
+      // A line that was lost meanwhile is opened anew after a while, or who cuts each of them would be asked without a rest.
+      if (isDown) this.#connect();
       return stored.version >= seen;
     } catch {
       return false; // the line is down, and the next try is to come
+    } finally {
+      clearTimeout(silence);
     }
   }
 
@@ -316,8 +352,11 @@ class Followed {
   }
 
   #connect() {
-    const after = this._lastId ?? (this._stored === null ? "" : String(this._stored.version));
-    const address = new URL(`${this.url}/events?after=${encodeURIComponent(after)}`, globalThis.location?.href);
+    // What is stored holds all that came before it: who was away for hours is not sent each message that it missed.
+    const isAhead = this._lastId !== null && placeOf(this._lastId)[0] > this._stored.version;
+    const after = String(isAhead ? this._lastId : this._stored.version);
+    this.#isHeard = false;
+    const address = new URL(`${this.url}/events?after=${after}`, globalThis.location?.href);
     if (this.transport === "websocket") {
       address.protocol = address.protocol.replace("http", "ws");
       const socket = new this.WebSocket(address);
@@ -362,7 +401,6 @@ class Followed {
   #opened(line) {
     if (line !== this.#line) return;
     this._connected = true;
-    this.#welcomed();
     this._begun();
     this._changed();
   }
@@ -376,6 +414,8 @@ class Followed {
   /** @param {{ close(): void }} line */
   #lost(line) {
     if (line !== this.#line) return;
+    if (this._connected && !this.#isHeard) this.#refusals += 1; // somebody before the server has cut it
+    this.#again = false;
     this.#hangUp();
     this._show();
     this.#later();
@@ -400,6 +440,8 @@ class Followed {
   /** @param {{ close(): void }} line @param {string} text */
   #heard(line, text) {
     if (line !== this.#line) return;
+    if (!this.#isHeard) this.#welcomed();
+    this.#isHeard = true;
     const body = JSON.parse(text);
     const type = body.event ?? body.type;
     const data = body.data ?? body.payload;

@@ -131,6 +131,8 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(opened: Opened) -> 
             if again.status_code == 200:  # another minute has begun
                 again = await client.get(path, headers={"if-none-match": again.headers["etag"]})
             assert (again.status_code, again.text) == (304, "")
+            packed = await client.get(path, headers={"if-none-match": f"W/{again.request.headers['if-none-match']}"})
+            assert packed.status_code == 304 or packed.headers["etag"] != again.request.headers["if-none-match"]
             other = await client.get(f"{path}?e=3", headers={"if-none-match": first.headers["etag"]})
             assert other.status_code == 200
         for nothing in ("", "*", '""', 'W/"x"', "x" * 5_000):

@@ -19,6 +19,7 @@ from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
 from tests.inspector.conftest import Opened
 from tests.inspector.inspected import desk, family
+from tests.inspector.test_actions import ana, forms
 
 HERE = Path(app.__file__).parent
 
@@ -233,6 +234,14 @@ async def test_every_answer_forbids_what_is_not_ours_and_is_not_kept(opened: Ope
 async def test_a_name_that_is_not_ours_is_refused(opened: Opened, host: str, status: int) -> None:
     async with opened(hosts={"localhost"}) as client:
         assert (await client.get("/", headers={"host": host})).status_code == status
+
+
+async def test_a_form_of_ours_is_taken_behind_a_proxy_that_names_another_host(opened: Opened) -> None:
+    said = {"origin": "https://ops.example.com", "sec-fetch-site": "same-origin"}
+    async with opened(authorize=ana, hosts=set()) as client:
+        form = forms((await client.get("/runs/asks")).text)[0]
+        answer = await client.post(form.pop("action"), data={**form, "do": "approve", "reason": ""}, headers=said)
+    assert (answer.status_code, "Say why" in answer.text) == (422, True)  # it was read, and says too little
 
 
 async def test_only_get_is_answered(opened: Opened) -> None:

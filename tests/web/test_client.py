@@ -72,14 +72,85 @@ def test_a_last_id_that_is_none_is_forgotten(garbage: str) -> None:
 
 def test_a_last_id_that_the_server_cannot_use_is_forgotten_and_what_is_stored_comes_anew() -> None:
     said = played("""
-      kept.set(KEY, "7.1");
+      kept.set(KEY, "12.1");
       stored.version = 9;
       follow({ fetch: answering((after) => (after === "9" ? open() : no(400, "Bad Request"))) });
       await settled();
       const { connected, refused } = views.at(-1);
       const said = { asked, connected, refused };
     """)
-    assert said == {"asked": ["7.1", "9"], "connected": True, "refused": None}
+    assert said == {"asked": ["12.1", "9"], "connected": True, "refused": None}
+
+
+def test_who_comes_again_is_not_sent_what_the_stored_conversation_holds() -> None:
+    said = played("""
+      kept.set(KEY, "7.1");
+      stored.version = 20_000;
+      follow({ fetch: answering(open) });
+      await settled();
+      stored.version = 20_001;
+      say(started("20001.1", "19998.1"));
+      await settled();
+      lines.at(-1).close();
+      await settled();
+      const said = { asked, last: views.at(-1).lastId };
+    """)
+    assert said == {"asked": ["20000", "20001"], "last": "20001.1"}
+
+
+@pytest.mark.parametrize(("says", "waits"), [(True, [1000] * 6), (False, [2000, 4000, 8000, 16_000, 30_000, 30_000])])
+def test_a_line_that_is_cut_as_soon_as_it_is_open_is_not_asked_for_without_a_rest(says: bool, waits: list[int]) -> None:
+    said = played(f"""
+      const beat = {{ event: "agent.heartbeat", sequence: "0.0", previous: null, data: {{ every_seconds: 15 }} }};
+      const start = (line) => {{
+        if ({json.dumps(says)}) line.enqueue(new TextEncoder().encode(`data: ${{JSON.stringify(beat)}}\\n\\n`));
+        line.close();
+      }};
+      const events = answering(() => new Response(new ReadableStream({{ start }})));
+      const fetch = async (address) => {{
+        const answer = await events(address);
+        if (String(address).includes("/events")) return answer;
+        for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate); // what is stored takes longer
+        return answer;
+      }};
+      follow({{ fetch }});
+      await settled();
+      const said = {{ asked: asked.length, waits: waits.slice(0, 6) }};
+    """)
+    assert said == {"asked": 13, "waits": waits}
+
+
+@pytest.mark.parametrize(("gaps", "cut"), [([30_000] * 4, 0), ([30_000, 45_000], 1)])
+def test_a_conversation_may_take_long_to_come_and_must_not_fall_silent(gaps: list[int], cut: int) -> None:
+    said = played(f"""
+      let now = 0, count = 0, cut = 0, body;
+      const timers = new Map();
+      globalThis.setTimeout = (work, ms) => {{ timers.set(++count, [now + ms, work]); return count; }};
+      globalThis.clearTimeout = (id) => timers.delete(id);
+      AbortSignal.timeout = (ms) => {{
+        const asking = new AbortController();
+        setTimeout(() => asking.abort(), ms);
+        return asking.signal;
+      }};
+      const fetch = async (address, {{ signal }}) => {{
+        if (String(address).includes("/events")) return open();
+        signal.addEventListener("abort", () => {{ cut += 1; body.error(signal.reason); }});
+        return new Response(new ReadableStream({{ start: (line) => {{ body = line; }} }}));
+      }};
+      follow({{ fetch }});
+      await settled();
+      const gaps = {json.dumps(gaps)}, text = JSON.stringify(stored);
+      for (const [at, gap] of gaps.entries()) {{
+        now += gap;
+        for (const [id, [due, work]] of [...timers]) if (due <= now && timers.delete(id)) work();
+        if (!cut) body.enqueue(new TextEncoder().encode(at ? " " : text)); // blanks behind the JSON are nothing
+        await settled();
+      }}
+      if (!cut) body.close();
+      await settled();
+      const said = {{ cut, shown: views.at(-1)?.conversation?.version ?? null }};
+    """)
+    assert said == {"cut": cut, "shown": None if cut else 3}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 410, 422, 429])

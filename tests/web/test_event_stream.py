@@ -190,6 +190,7 @@ def test_who_may_not_learns_nothing_and_who_may_that_there_is_no_session(
 
     missing = answered("nobody", "ana")
     assert (missing.status_code, missing.json()) == (404, {"error": "not found"})
+    assert missing.headers["cache-control"] == "no-store"  # or a proxy says so when the session has begun
     answers = [
         answered(session, user)
         for session, user in [("told", "bob"), ("told", ""), ("nobody", "bob"), ("no%20id", "ana")]
@@ -203,6 +204,16 @@ def test_what_is_no_id_is_said_to_be_none(served: Served, told: list[tuple[str, 
     assert told
     answered = httpx.get(f"{served.url}/agent/sessions/told/events", params={"after": after}, headers=AS_ANA)
     assert answered.status_code == 400
+
+
+def test_who_asks_for_the_head_of_a_stream_leaves_a_line_that_is_of_use(
+    served: Served, told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    assert told
+    with served.client as client:  # as a proxy does, on a line that it keeps for everybody
+        head = client.head("/agent/sessions/told/events")
+        assert head.headers["cache-control"] == "no-store, no-transform"
+        assert client.get("/agent/sessions/told/conversation").status_code == 200
 
 
 def test_the_conversation_is_the_stored_one(served: Served, told: list[tuple[str, dict[str, Any]]]) -> None:

@@ -438,3 +438,25 @@ def test_the_names_of_nodes_fit_into_their_boxes(chromium: Browser, tmp_path: Pa
         )
     assert len(widths) == len(names)
     assert [texts for box, *texts in widths if max(texts) > box] == []
+
+
+def test_a_page_whose_line_a_proxy_answers_while_its_server_is_away_is_live_again_when_it_is_back(
+    chromium: Browser, address: str
+) -> None:
+    # A browser that is answered with anything but a stream does not ask for it again by itself.
+    with opened(chromium, address, excused="502") as page:
+        page.route("**/live", lambda route: route.fulfill(status=502), times=1)
+        page.goto(f"{address}/runs/asks")
+        page.get_by_text("Live.", exact=True).wait_for(timeout=PATIENCE_MS)
+
+
+def test_a_page_whose_user_may_see_nothing_any_more_shows_nothing(chromium: Browser, address: str) -> None:
+    def nothing(route: Route) -> None:
+        is_first = route.request.resource_type == "document"
+        route.continue_() if is_first else route.fulfill(response=route.fetch(url=f"{address}/runs/nobody"))
+
+    with opened(chromium, address) as page:
+        page.route("**/live", lambda route: route.fulfill(status=404))
+        page.route("**/runs/asks", nothing)
+        page.goto(f"{address}/runs/asks")
+        page.get_by_text("There is nothing here that you may see.").wait_for(timeout=PATIENCE_MS)

@@ -80,9 +80,12 @@ async def read_form(request: "Request", user: str) -> Mapping[str, str]:
 
 
 def _is_of_ours(request: "Request") -> bool:
-    """Tell whether a request comes from our origin. A proxy may have changed the scheme, not the name of the host."""
-    if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        return False
+    """Tell whether a request comes from our origin, as the browser says.
+
+    One that does not say so in a word names its origin, of which a proxy may have changed the scheme alone.
+    """
+    if said := request.headers.getlist("sec-fetch-site"):
+        return said == ["same-origin"]
     origins, hosts = request.headers.getlist("origin"), request.headers.getlist("host")
     if not len(origins) == len(hosts) == 1:
         return False

@@ -179,8 +179,14 @@
 
   const alive = () => { heard = Date.now(); isCut = false; if (line.textContent !== "Live.") line.textContent = "Live."; };
   const listen = () => {
-    source = new EventSource(`${root}/live`);
-    source.addEventListener("error", () => { isCut = true; });
+    const opened = source = new EventSource(`${root}/live`);
+    source.addEventListener("error", () => {
+      isCut = true;
+      if (opened.readyState !== EventSource.CLOSED) return;
+      // Any answer but a stream ends it for good: that of a proxy whose server is away, or that there is nothing to see.
+      refresh();
+      setTimeout(() => { if (source === opened) listen(); }, 2_000 + 2_000 * Math.random());
+    });
     source.addEventListener("beat", () => { alive(); refresh(); });
     source.addEventListener("message", ({ data }) => {
       alive();
