@@ -10,26 +10,21 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Container, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
-from weakref import WeakSet
+from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.store.core.work_threads import started
 
 T = TypeVar("T")
-_Called: TypeAlias = Coroutine[Any, Any, object]
 
 _GREEN = (
     ("gevent", "gevent.monkey", "is_module_patched", "threading"),
     ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
 )
 """Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for."""
-
-_GRACE_SECONDS = 10.0
-"""How long what still runs may take to pause, before what it needs is closed: a database may not answer."""
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
 """Loops of the process that this one was forked from. They share what they wait for, so nobody may close them here."""
@@ -42,16 +37,15 @@ class Portal:
     `StoreUnavailable` where there can be no more threads, and `ConfigurationError` where threads are not real ones.
     """
 
-    on_drop: Callable[[], _Called] | None = None
+    on_drop: Callable[[], Coroutine[Any, Any, object]] | None = None
 
     def __init__(self) -> None:
-        self._over: asyncio.Future[BaseException | None] | None = None
+        self._over: asyncio.Future[None] | None = None
         self._process = os.getpid()
         refuse_inside_a_loop()
         _refuse_green_threads()
         self._loop = asyncio.new_event_loop()
         self._entering, self._is_ending = threading.RLock(), False
-        self._calls: WeakSet[_Called] = WeakSet()
         over = self._loop.create_future()
         try:
             self._thread = started(_work, self._loop, over, name="steptrail-loop")
@@ -77,7 +71,6 @@ class Portal:
         Raises `StoreUnavailable` after `close`, when that cancels it, in a process that was forked since, and at the
         very end of a program.
         """
-        self._calls.add(work)
         future = self._begin(work)
         try:
             return future.result()
@@ -93,16 +86,11 @@ class Portal:
                     self._begin(_ended(work)).result()
             raise
 
-    def close(self, last: Callable[[], _Called] | None = None) -> None:
-        """Cancel what other threads still run here, which pauses their runs; do what is `last`, and end the thread.
-
-        Safe to call twice, and from several threads: all wait for the end, and raise what `last` has raised.
-        """
-        if self._over is not None and not self.is_over:
-            self._wind_up(last)
+    def close(self) -> None:
+        """Cancel what other threads still run here, then end the loop and its thread. Safe to call twice."""
+        if not self.is_over:
+            self._wind_up(None)
             self._thread.join()
-            if (failed := self._over.result()) is not None:
-                raise failed
 
     def __del__(self) -> None:
         """Warn of a portal that nobody closed, and let its thread close what it held."""
@@ -116,11 +104,11 @@ class Portal:
         # Any thread may be the one that collects garbage, and it must not wait here.
         self._wind_up(self.on_drop)
 
-    def _wind_up(self, last: Callable[[], _Called] | None) -> None:
+    def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
         with self._entering:
             if self._over is not None and not self._is_ending:
                 self._is_ending = True
-                asyncio.run_coroutine_threadsafe(_end(self._over, self._calls, last), self._loop)
+                asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         try:
@@ -143,7 +131,7 @@ class Portal:
         return "this program ends, and its threads have ended: close the trail before" if sys.is_finalizing() else None
 
 
-def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[BaseException | None]") -> None:
+def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[None]") -> None:
     while not over.done():
         # What ends a program ends the loop it is raised in, too. Here it is for whoever called for the task that raised
         # it; the callers of all other tasks go on.
@@ -152,27 +140,17 @@ def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[BaseException |
     loop.close()
 
 
-async def _end(
-    over: "asyncio.Future[BaseException | None]", calls: Container[object], last: Callable[[], _Called] | None
-) -> None:
-    failed: BaseException | None = None
+async def _end(over: "asyncio.Future[None]", close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
     try:
-        try:
-            # A run that is cancelled has its pause to store yet.
-            await _cancel([each for each in asyncio.all_tasks() if each.get_coro() in calls], _GRACE_SECONDS)
-            if last is not None:
-                await last()
-        finally:
-            await _cancel(asyncio.all_tasks() - {asyncio.current_task()})
-    except BaseException as error:
-        failed = error
-    over.set_result(failed)
-
-
-async def _cancel(tasks: "Collection[asyncio.Task[Any]]", timeout: float | None = None) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait({asyncio.gather(*tasks, return_exceptions=True)}, timeout=timeout)
+        if close is not None:
+            await close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+    finally:
+        if not over.done():
+            over.set_result(None)
 
 
 async def _ended(work: Coroutine[Any, Any, T]) -> None:

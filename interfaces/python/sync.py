@@ -201,6 +201,7 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
             self._portal.close()
             raise
         self._portal.on_drop = self._asynchronous.close
+        self._closing = threading.Lock()
         super().__init__(self._asynchronous.listeners)
 
     run = blocking(Steptrail.run)
@@ -249,11 +250,13 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
     follower = made(Steptrail.follower, SyncFollower)
 
     def close(self) -> None:
-        """Pause what other threads run, as for a caller that is cancelled, close the store and end the loop.
-
-        Raises `StoreUnavailable` in those threads. Safe to call twice, and from several threads: all wait for the end.
-        """
-        if not self._portal.is_over:
-            refuse_inside_a_loop()  # it would wait there for who is closing it, and that one for the loop
-            self._asynchronous._end_reading()  # pyright: ignore[reportPrivateUsage]
-            self._portal.close(self._asynchronous.close)
+        """Close the store and end the loop. Safe to call twice, and from several threads: all wait for the end."""
+        if self._portal.is_over:
+            return
+        refuse_inside_a_loop()  # it would wait there for who is closing it, and that one for the loop
+        with self._closing:
+            if not self._portal.is_over:
+                try:
+                    self._portal.call(self._asynchronous.close())
+                finally:
+                    self._portal.close()

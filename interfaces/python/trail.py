@@ -429,12 +429,9 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
 
     async def close(self) -> None:
         """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
-        self._end_reading()
-        await close_all([self._close])
-
-    def _end_reading(self) -> None:
         self._is_closed = True
         self._env.fanout.close()
+        await close_all([self._close])
 
     async def _close(self) -> None:
         telemetry, self._telemetry = self._telemetry, None

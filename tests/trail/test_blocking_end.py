@@ -9,12 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from steptrail import Steptrail, tool
+from steptrail import Steptrail
 from steptrail.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.portal import Portal
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.testing import call
-from tests.runner.kit import agent_of
 
 PATIENCE = 60.0
 
@@ -98,26 +96,3 @@ def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_w
     replaced.append(threads)
     with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process"):
         Steptrail.open_sync("sqlite:///:memory:")
-
-
-def test_given_a_run_of_another_thread_when_the_trail_is_closed_then_the_run_is_paused_and_due(store_url: str) -> None:
-    is_at_work = threading.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        is_at_work.set()
-        await endless()
-        return ""
-
-    agent = agent_of([call("wait"), "Done."]).with_tools(wait).build()
-    trail = Steptrail.open_sync(store_url)
-    running = in_a_thread(lambda: trail.run(agent, "go", session="s"))
-    assert is_at_work.wait(PATIENCE)
-    trail.close()
-    with pytest.raises(StoreUnavailable, match="the trail was closed while this ran"):
-        running.result(PATIENCE)
-    with Steptrail.open_sync(store_url) as later:
-        assert later.session("s").state().status == "paused"
-        assert [row.session_id for row in later.due()] == ["s"]
-        assert later.session("s").resume(agent).status == "completed"
