@@ -179,6 +179,17 @@ trail.close()
 print("ok")
 """
 
+# As Windows and browsers have it.
+WITHOUT_FORK = """
+import os
+del os.fork, os.register_at_fork
+from steptrail import AgentBuilder, Steptrail
+from steptrail.testing import ScriptedModel
+
+with Steptrail.open_sync("sqlite:///:memory:") as trail:
+    print(trail.run(AgentBuilder("a").with_model(ScriptedModel(["done"])).build(), "Go.").output)
+"""
+
 
 def output_of(script: str, folder: Path) -> list[str]:
     # No -W error: newer Pythons warn of every fork beside threads.
@@ -209,3 +220,8 @@ def test_children_that_are_forked_in_the_middle_of_a_commit_damage_nothing(tmp_p
 
 def test_children_that_are_forked_beside_readers_can_use_sqlite(tmp_path: Path) -> None:
     assert output_of(BESIDE_READERS, tmp_path) == ["ok"]
+
+
+def test_a_system_that_cannot_fork_runs_agents_too(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FORK], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
