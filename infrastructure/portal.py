@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
+from steptrail.infrastructure.store.core.file_errors import is_out_of_files, too_many
 from steptrail.infrastructure.store.core.work_threads import started
 
 T = TypeVar("T")
@@ -34,7 +35,8 @@ class Portal:
     """A loop in a daemon thread, and the way into it.
 
     One that is dropped without `close` warns, calls what `on_drop` was set to, and ends its thread. Raises
-    `StoreUnavailable` where there can be no more threads, and `ConfigurationError` where threads are not real ones.
+    `StoreUnavailable` where there can be no more threads or files, and `ConfigurationError` where threads are not real
+    ones.
     """
 
     on_drop: Callable[[], Coroutine[Any, Any, object]] | None = None
@@ -47,6 +49,8 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._entering, self._is_ending = threading.RLock(), False
         over = self._loop.create_future()
+        if is_out_of_files():  # looked at first: Python would leave half a loop behind, and complain of that
+            raise too_many("the loop of the blocking API")
         try:
             self._thread = started(_work, self._loop, over, name="steptrail-loop")
         except BaseException:
