@@ -429,7 +429,11 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         return self.handle(stream_name(await stream_beginning(self._env.store, prefix)))
 
     async def close(self) -> None:
-        """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
+        """Pause what runs through this trail, close the store, end its subscriptions, and send what waits of telemetry.
+
+        Who waits for such a run gets `StoreUnavailable`; nobody asked for the pause, so the run stays due. Safe to call
+        twice.
+        """
         self._is_closed = True
         self._env.fanout.close()
         await close_all([self._close])
@@ -442,7 +446,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
             if telemetry is not None and self._live_spans is not None:
                 rest.push_async_callback(asyncio.to_thread, telemetry.close)
                 rest.push_async_callback(self._live_spans.aclose)
-            await self._waking.aclose()
+            rest.push_async_callback(self._waking.aclose)
+            await self._env.at_work.cut_off()
 
     def __del__(self) -> None:
         """Warn of a trail that was opened by its address and that nobody closed: its thread and files stay."""
