@@ -1,6 +1,5 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-import asyncio
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -45,6 +44,7 @@ from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.run_stream import RunStream
+from steptrail.runtime.kernel.thread_calls import beside_the_loop
 from steptrail.runtime.kernel.waking import Waking
 
 if TYPE_CHECKING:
@@ -444,7 +444,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
             databases = [self._env.store.close] if self._views is None else [self._env.store.close, self._views.aclose]
             rest.push_async_callback(close_all, databases)
             if telemetry is not None and self._live_spans is not None:
-                rest.push_async_callback(asyncio.to_thread, telemetry.close)
+                rest.push_async_callback(beside_the_loop, telemetry.close, name="steptrail-telemetry")
                 rest.push_async_callback(self._live_spans.aclose)
             rest.push_async_callback(self._waking.aclose)
             await self._env.at_work.cut_off()
