@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
+from steptrail.infrastructure.store.core.file_errors import is_out_of_files, too_many
 from steptrail.infrastructure.store.core.work_threads import started
 
 T = TypeVar("T")
@@ -26,6 +27,9 @@ _GREEN = (
 )
 """Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for."""
 
+_LOOK_SECONDS = 1.0
+"""How often a thread that waits looks up: what another thread raises in it reaches it then."""
+
 _left_behind: list[asyncio.AbstractEventLoop] = []
 """Loops of the process that this one was forked from. They share what they wait for, so nobody may close them here."""
 
@@ -34,7 +38,8 @@ class Portal:
     """A loop in a daemon thread, and the way into it.
 
     One that is dropped without `close` warns, calls what `on_drop` was set to, and ends its thread. Raises
-    `StoreUnavailable` where there can be no more threads, and `ConfigurationError` where threads are not real ones.
+    `StoreUnavailable` where there can be no more threads or files, and `ConfigurationError` where threads are not real
+    ones.
     """
 
     on_drop: Callable[[], Coroutine[Any, Any, object]] | None = None
@@ -44,6 +49,8 @@ class Portal:
         self._process = os.getpid()
         refuse_inside_a_loop()
         _refuse_green_threads()
+        if is_out_of_files():  # looked at first: Python would leave half a loop behind, and complain of that
+            raise too_many("the loop of the blocking API")
         self._loop = asyncio.new_event_loop()
         self._entering, self._is_ending = threading.RLock(), False
         over = self._loop.create_future()
@@ -67,12 +74,16 @@ class Portal:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end.
 
-        What the handler of a signal raises here, such as `KeyboardInterrupt`, cancels it first, which pauses the run.
+        What the handler of a signal, or another thread, raises here, such as `KeyboardInterrupt` or a time limit,
+        cancels it first, which pauses the run.
         Raises `StoreUnavailable` after `close`, when that cancels it, in a process that was forked since, and at the
         very end of a program.
         """
         future = self._begin(work)
         try:
+            while not future.done():
+                with suppress(TimeoutError):
+                    return future.result(_LOOK_SECONDS)
             return future.result()
         except CancelledError:
             if not self._is_ending:

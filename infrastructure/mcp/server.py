@@ -98,6 +98,7 @@ class McpServer:
         self._connecting = asyncio.Lock()
         self._tools: tuple[McpTool, ...] = ()
         self._portal: Portal | None = None
+        self._process = os.getpid()
 
     @classmethod
     def stdio(
@@ -157,12 +158,14 @@ class McpServer:
         except BaseException:
             await connection.close()
             raise
-        self._loop, self._connection = asyncio.get_running_loop(), connection
+        self._loop, self._connection, self._process = asyncio.get_running_loop(), connection, os.getpid()
         self._connecting = asyncio.Lock()  # one belongs to the loop in which somebody has waited for it
         self._tools = tuple(McpTool(spec=spec, remote_name=name, call=self._call) for name, spec in specs.items())
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._is_inherited:
+            return
         async with self._connecting:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -180,7 +183,7 @@ class McpServer:
 
     def __exit__(self, *_: object) -> None:
         portal, self._portal = self._portal, None
-        if portal is not None:
+        if portal is not None and not self._is_inherited:
             try:
                 portal.call(self.__aexit__())
             finally:
@@ -189,10 +192,19 @@ class McpServer:
     async def _call(self, tool: str, arguments: Mapping[str, JsonValue], context: ToolContext) -> "CallToolResult":
         if self._connection is None or self._loop is None:
             raise McpServerUnavailable(self._name, "was left: its tools work inside its block")
+        if self._is_inherited:
+            raise McpServerUnavailable(
+                self._name, "was entered before this process was forked: enter it again in the child"
+            )
         call = self._call_here(tool, arguments, context)
         if asyncio.get_running_loop() is self._loop:
             return await call
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this process was forked since: the connection and its loop are the parent's, and are left alone."""
+        return os.getpid() != self._process
 
     async def _call_here(self, tool: str, arguments: Mapping[str, JsonValue], context: ToolContext) -> "CallToolResult":
         async def report(progress: float, total: float | None, message: str | None) -> None:

@@ -27,7 +27,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolTimedOut,
 )
 from steptrail.runtime.kernel.json_form import to_json_value
-from steptrail.runtime.kernel.thread_calls import run_in_thread
+from steptrail.runtime.kernel.thread_calls import beside_the_loop, run_in_thread
 from steptrail.runtime.kernel.time_bound import TimeBound
 
 _LARGE = 10_000
@@ -169,7 +169,7 @@ async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
         value: object = await returned if inspect.isawaitable(returned) else returned
         if not isinstance(value, str) and isinstance(value, Sized) and len(value) > _LARGE:
             # A million numbers take a second to look through.
-            return await run_in_thread(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
+            return await beside_the_loop(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
         return _succeeded(value)
     except BaseException as error:
         return _Raised(error)

@@ -91,7 +91,8 @@ class SqliteViews:
         try:
             if connection is None:
                 connection = self._opened("PRAGMA query_only = ON")
-                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+                if hasattr(connection, "setlimit"):  # pysqlite3, which brings a newer SQLite, has none
+                    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             with INSIDE:
                 answer = self._watched(connection, work, until)
         except sqlite3.Error as error:

@@ -47,6 +47,7 @@ from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import Seldom
 from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.thread_calls import beside_the_loop
 
 __all__ = ["AsOf", "Found", "Views"]
 
@@ -329,7 +330,7 @@ class Views:
         """Close every connection. Safe to call twice."""
         self._threads.shutdown(wait=False)
         self._readers.shutdown(wait=False)
-        await asyncio.to_thread(self.series.close)
+        await beside_the_loop(self.series.close, name="steptrail-views")
 
     async def _of_present(
         self,

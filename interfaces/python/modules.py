@@ -4,7 +4,8 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
@@ -30,7 +31,8 @@ def load_module(target: str, wanted: str, *, file: str = "file") -> ModuleType:
     Raises `ConfigurationError`, which says what is `wanted` instead, and what kind of `file` there is not.
     """
     is_file = target.endswith(".py") or "/" in target or "\\" in target
-    return _from_file(Path(target), wanted, file) if is_file else _from_module(target, wanted)
+    with _loggers_kept():
+        return _from_file(Path(target), wanted, file) if is_file else _from_module(target, wanted)
 
 
 def _from_file(path: Path, wanted: str, file: str) -> ModuleType:
@@ -56,6 +58,18 @@ def _from_module(name: str, wanted: str) -> ModuleType:
         raise ConfigurationError(f"{name!r} is no module: give {wanted}")
     sys.path.insert(0, str(Path.cwd()))
     return run_of_theirs(lambda: importlib.import_module(name), name)
+
+
+@contextmanager
+def _loggers_kept() -> Generator[None]:
+    """Leave our loggers on: `logging.config` turns off all that are there, unless it is told not to."""
+    found = [logging.getLogger(name) for name in [*logging.root.manager.loggerDict] if name.startswith("steptrail")]
+    kept = [logger for logger in found if not logger.disabled]
+    try:
+        yield
+    finally:
+        for logger in kept:
+            logger.disabled = False
 
 
 def run_of_theirs(load: Callable[[], T], what: str) -> T:

@@ -1,6 +1,5 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-import asyncio
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -44,6 +43,7 @@ from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.run_stream import RunStream
+from steptrail.runtime.kernel.thread_calls import beside_the_loop
 from steptrail.runtime.kernel.waking import Waking
 
 if TYPE_CHECKING:
@@ -428,7 +428,11 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         return self.handle(stream_name(await stream_beginning(self._env.store, prefix)))
 
     async def close(self) -> None:
-        """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
+        """Pause what runs through this trail, close the store, end its subscriptions, and send what waits of telemetry.
+
+        Who waits for such a run gets `StoreUnavailable`; nobody asked for the pause, so the run stays due. Safe to call
+        twice.
+        """
         self._is_closed = True
         self._env.fanout.close()
         await close_all([self._close])
@@ -439,9 +443,10 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
             databases = [self._env.store.close] if self._views is None else [self._env.store.close, self._views.aclose]
             rest.push_async_callback(close_all, databases)
             if telemetry is not None and self._live_spans is not None:
-                rest.push_async_callback(asyncio.to_thread, telemetry.close)
+                rest.push_async_callback(beside_the_loop, telemetry.close, name="steptrail-telemetry")
                 rest.push_async_callback(self._live_spans.aclose)
-            await self._waking.aclose()
+            rest.push_async_callback(self._waking.aclose)
+            await self._env.at_work.cut_off()
 
     def __del__(self) -> None:
         """Warn of a trail that was opened by its address and that nobody closed: its thread and files stay."""

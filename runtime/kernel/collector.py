@@ -70,4 +70,5 @@ def _after_fork() -> None:
     _lock, _runs, _threshold_before, _is_off_for_us = threading.Lock(), 0, None, False
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
+from steptrail.runtime.kernel.at_work import AtWork
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.live_fanout import LiveFanout
@@ -53,3 +54,4 @@ class Environment(Struct, frozen=True, kw_only=True):
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
     waking: Waking | None = None
+    at_work: AtWork = field(default_factory=AtWork)

@@ -46,7 +46,8 @@ def _after_fork() -> None:
     _lock, _random_bits = threading.Lock(), iter(())
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def session_for_key(key: str) -> str:

@@ -32,19 +32,21 @@ async def hold_lease(
     """Hold the lease of the journal's stream. `after_release` is called once the lease is free again.
 
     An owner whose stream is at rest is about to begin or to let go: then the lease is tried again, at most `looks`
-    times. Raises `SessionBusy` when another process keeps the lease, unless it is to `take_over`.
+    times. Raises `SessionBusy` when another process keeps the lease, unless it is to `take_over`, and
+    `StoreUnavailable` when the trail is closed meanwhile.
     """
-    environment.reach("before-acquire")
-    lease = await _acquire(environment, machine, journal, take_over=take_over, looks=looks)
-    environment.reach("after-acquire")
-    try:
-        yield
-    finally:
-        environment.reach("before-release")
-        await lease.release()
-        environment.reach("after-release")
-        if after_release is not None:
-            await after_release()
+    with environment.at_work.here():
+        environment.reach("before-acquire")
+        lease = await _acquire(environment, machine, journal, take_over=take_over, looks=looks)
+        environment.reach("after-acquire")
+        try:
+            yield
+        finally:
+            environment.reach("before-release")
+            await lease.release()
+            environment.reach("after-release")
+            if after_release is not None:
+                await after_release()
 
 
 async def _acquire(

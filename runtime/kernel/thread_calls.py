@@ -29,7 +29,8 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *ar
 def run_in_thread(call: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
     """Start `call` on a thread with a copy of the current context variables; return the future of what it comes to.
 
-    Raises `RuntimeError` when no thread can be started. Cancelling the future gives the thread up.
+    Raises `RuntimeError` when no thread can be started. Cancelling the future gives the thread up. At the end of a
+    program, where Python 3.12 starts none while others go on, the call is made in the loop.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -52,5 +53,24 @@ def run_in_thread(call: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(deliver, settle)
 
-    threading.Thread(target=work, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=work, name=name, daemon=True).start()
+    except RuntimeError as error:
+        if not is_at_the_end(error):
+            raise
+        loop.call_soon(work)
     return future
+
+
+def is_at_the_end(error: RuntimeError) -> bool:
+    """Tell whether a thread was refused because the program ends, and not for lack of room."""
+    return "interpreter shutdown" in str(error)
+
+
+async def beside_the_loop(call: Callable[[], T], *, name: str) -> T:
+    """Return what `call` returns. It is made on a thread of its own, or in the loop where no thread can be started."""
+    try:
+        future = run_in_thread(call, name=name)
+    except RuntimeError:
+        return call()
+    return await future

@@ -273,3 +273,23 @@ def test_a_worker_whose_store_is_removed_says_so_and_can_still_be_ended(cli: Cli
     assert "steptrail.db was moved or deleted while it was open" in said
     working.terminate()
     assert out_of(working)[0] == 0
+
+
+_SETS_LOGGING_UP = """
+import logging.config
+logging.config.dictConfig({"version": 1})
+from steptrail import AgentBuilder, tool
+from steptrail.testing import ScriptedModel, call
+
+@tool
+def charge() -> str:
+    raise KeyError("card")
+
+agent = AgentBuilder("till").with_model(ScriptedModel([call("charge")])).with_tools(charge).build()
+"""
+
+
+def test_given_an_agent_whose_module_sets_logging_up_then_the_log_tells_what_goes_wrong_all_the_same(cli: Cli) -> None:
+    """That turns off all loggers that are there, and a worker said nothing any more."""
+    (cli.folder / "till.py").write_text(_SETS_LOGGING_UP, encoding="utf-8")
+    assert "WARNING steptrail.runs: " in cli("run", "till.py", "hi", "--log", "warning").err

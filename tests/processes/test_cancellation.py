@@ -1,6 +1,7 @@
 """Whoever runs a session and is cancelled leaves it paused: Ctrl-C in a program, a task that is given up."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import threading
@@ -130,6 +131,28 @@ def test_what_a_handler_of_a_signal_raises_ends_a_blocking_run_as_ctrl_c_does(
         ("slow", 2),
         ("after", 1),
     ]
+
+
+def test_what_another_thread_raises_in_that_of_a_blocking_run_ends_it_too(stage: Stage) -> None:
+    """As Dramatiq does after its time limit and when it shuts down, and RQ where it has no signals."""
+    raised: list[BaseException] = []
+
+    def work(trail: SyncSteptrail) -> None:
+        try:
+            trail.run(gated_tool(stage, {"effect": "read"}), "Go.", session=SESSION)
+        except SoftTimeLimitExceeded as error:
+            raised.append(error)
+
+    with SyncSteptrail(lambda: Steptrail.open(stage.url)) as trail:
+        working = threading.Thread(target=work, args=(trail,))
+        working.start()
+        stage.wait_for("tool")
+        ident, error = ctypes.c_ulong(working.ident or 0), ctypes.py_object(SoftTimeLimitExceeded)
+        assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error) == 1
+        working.join()
+        assert len(raised) == 1
+        assert trail.session(SESSION).state().status == "paused"
+    stage.open("tool")
 
 
 def test_ctrl_c_does_not_wait_for_what_other_threads_run() -> None:

@@ -60,6 +60,86 @@ class Service:
 service = Service()
 """
 
+_IS_CLOSED_AT_EXIT = """
+import atexit
+from steptrail import AgentBuilder, Steptrail
+from steptrail.telemetry import Telemetry
+from steptrail.testing import ScriptedModel
+
+class Processor:
+    def on_end(self, span): pass
+    def shutdown(self): print("the spans are sent")
+
+trail = Steptrail.open_sync(URL, telemetry=Telemetry(processor=Processor()))
+atexit.register(print, "all is closed")
+atexit.register(trail.close)
+trail.run(AgentBuilder("a").with_model(ScriptedModel(["done"])).build(), "Go.", session="s")
+assert trail.views.stats().total.runs == 1
+"""
+_IS_CLOSED_BY_WHAT_WAS_SAID_BEFORE = """
+import atexit
+held = []
+atexit.register(print, "all is closed")
+atexit.register(lambda: [trail.close() for trail in held])
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.testing import ScriptedModel
+
+held.append(Steptrail.open_sync(URL))
+held[0].run(AgentBuilder("a").with_model(ScriptedModel(["done"])).build(), "Go.", session="s")
+"""
+_IS_CLOSED_AT_EXIT_UNUSED = """
+import atexit
+from steptrail import Steptrail
+
+trail = Steptrail.open_sync(URL)
+atexit.register(print, "all is closed")
+atexit.register(trail.close)
+"""
+_WORKS_TO_ITS_END = """
+import threading
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.testing import ScriptedModel, call
+
+@tool
+def stock() -> int:
+    \"\"\"Count what is left.\"\"\"
+    return 3
+
+def agent():
+    return AgentBuilder("a").with_model(ScriptedModel([call("stock"), "done"])).with_tools(stock).build()
+
+def work():
+    is_ending.wait()
+    result = trail.run(agent(), "Go.", session="last")
+    print(result.output, result.state.steps[0].tool_executions[0].result)
+    trail.close()
+
+is_ending = threading.Event()
+trail = Steptrail.open_sync(URL)
+trail.run(agent(), "Go.", session="first")
+"""
+_IN_A_THREAD = f"""{_WORKS_TO_ITS_END}
+threading.Thread(target=work).start()
+threading._register_atexit(is_ending.set)
+"""
+_IN_A_POOL = f"""{_WORKS_TO_ITS_END}
+from concurrent.futures import ThreadPoolExecutor
+ThreadPoolExecutor().submit(work)
+threading._register_atexit(is_ending.set)
+"""
+_AS_PYTHON_3_12 = """
+import threading
+really = threading.Thread.start
+
+def start(thread):
+    if threading._SHUTTING_DOWN:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    really(thread)
+
+threading.Thread.start = start
+"""
+
 
 def leave() -> None:
     sys.exit(3)
@@ -201,6 +281,28 @@ def test_a_program_ends_that_comes_to_its_trail_when_python_has_ended_the_thread
     program = f"{imports}URL = 'sqlite:///{tmp_path / 'runs.db'}'\n{left}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, said, "")
+
+
+@pytest.mark.parametrize("python", ["", _AS_PYTHON_3_12], ids=["here", "where no thread can begin any more"])
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (_IS_CLOSED_AT_EXIT, "the spans are sent\nall is closed\n"),
+        (_IS_CLOSED_BY_WHAT_WAS_SAID_BEFORE, "all is closed\n"),
+        (_IS_CLOSED_AT_EXIT_UNUSED, "all is closed\n"),
+        (_IN_A_THREAD, "done 3\n"),
+        (_IN_A_POOL, "done 3\n"),
+    ],
+    ids=["it is closed at the end", "by what was registered before", "unused", "a thread goes on", "a pool goes on"],
+)
+def test_a_program_whose_main_thread_has_ended_runs_and_closes_its_trail(
+    left: str, said: str, python: str, tmp_path: Path
+) -> None:
+    """Python runs nothing on its executors any more by then, and 3.12 begins no thread."""
+    program = f"{python}URL = 'sqlite:///{tmp_path / 'runs.db'}'\n{left}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, said, "")
+    assert not list(tmp_path.glob("runs.db-wal"))
 
 
 def test_a_session_keeps_the_trail_it_came_from() -> None:

@@ -179,6 +179,39 @@ trail.close()
 print("ok")
 """
 
+TOOLS_OF_A_SERVER = """
+from pathlib import Path
+from steptrail.testing import call
+from steptrail.tools.mcp import McpServer
+
+def clerk(server):
+    model = ScriptedModel([call("stock", item="tea"), "done"])
+    return AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
+
+def in_the_child(server, block_is_left):
+    with Steptrail.open_sync(URL) as mine:
+        (step, *_) = mine.run(clerk(server), "Go.", session="child").state.steps
+    print(step.tool_executions[0].error, flush=True)
+    block_is_left()
+
+FOLDER = Path(URL.removeprefix("sqlite:///")).parent
+with McpServer.stdio(sys.executable, ["tests/integration/mcp/shop_server.py", str(FOLDER)], name="shop") as server:
+    in_child(lambda: in_the_child(server, lambda: server.__exit__(None, None, None)))
+    with Steptrail.open_sync(URL) as trail:
+        print(trail.run(clerk(server), "Go.", session="parent").state.steps[0].tool_executions[0].result)
+"""
+
+# As Windows and browsers have it.
+WITHOUT_FORK = """
+import os
+del os.fork, os.register_at_fork
+from steptrail import AgentBuilder, Steptrail
+from steptrail.testing import ScriptedModel
+
+with Steptrail.open_sync("sqlite:///:memory:") as trail:
+    print(trail.run(AgentBuilder("a").with_model(ScriptedModel(["done"])).build(), "Go.").output)
+"""
+
 
 def output_of(script: str, folder: Path) -> list[str]:
     # No -W error: newer Pythons warn of every fork beside threads.
@@ -209,3 +242,18 @@ def test_children_that_are_forked_in_the_middle_of_a_commit_damage_nothing(tmp_p
 
 def test_children_that_are_forked_beside_readers_can_use_sqlite(tmp_path: Path) -> None:
     assert output_of(BESIDE_READERS, tmp_path) == ["ok"]
+
+
+def test_the_child_is_told_of_the_tools_of_a_server_and_leaves_that_to_the_parent(tmp_path: Path) -> None:
+    """A call in the child waited for ever, for the loop that had entered the server."""
+    assert output_of(TOOLS_OF_A_SERVER, tmp_path) == [
+        "McpServerUnavailable: the MCP server 'shop' was entered before this process was forked: "
+        "enter it again in the child",
+        "child ended",
+        "{'tea': 3}",
+    ]
+
+
+def test_a_system_that_cannot_fork_runs_agents_too(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FORK], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -1,5 +1,6 @@
 """A process that cannot open one more file is told so in one typed error, and goes on when it can."""
 
+import gc
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,6 +28,17 @@ async def test_a_store_that_cannot_be_opened_says_that_it_is_for_lack_of_descrip
                 await other.run(desk("Found."), "hi", session="b")
     async with Steptrail.open(url) as trail:
         assert (await trail.run(desk("Found."), "hi", session="b")).output == "Found."
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_blocking_trail_says_it_too_and_leaves_nothing_open(tmp_path: Path, left: int) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with files_left(left), pytest.raises(StoreUnavailable, match=WHY):
+        Steptrail.open_sync(url)
+    gc.collect()
+    with Steptrail.open_sync(url) as trail:
+        assert trail.runs() == []
 
 
 async def test_leases_and_read_models_say_it(tmp_path: Path) -> None:

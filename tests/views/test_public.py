@@ -1,15 +1,17 @@
 """The public views, and questions in SQL to them."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from steptrail.domain.errors import QueryRefused, StoreTooNew
-from steptrail.infrastructure.views import database, postgres
+from steptrail.infrastructure.views import database, postgres, sqlite
 from steptrail.infrastructure.views.database import Answer, Statements
 from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.face import Face
@@ -165,6 +167,25 @@ async def test_a_large_answer_is_cut_to_what_a_process_has_room_for(
         assert (len(found.rows), found.is_cut) == (91, True)
         found, _ = await views.sql(many, [], seconds=60, most=3)
         assert ([i for i, _ in found.rows], found.is_cut) == ([1, 2, 3], True)
+
+
+class Pysqlite3(sqlite3.Connection):
+    """Lacks what the connections of that package lack, which services put in the place of an old SQLite."""
+
+    @property
+    def setlimit(self) -> None:  # type: ignore[override]
+        raise AttributeError
+
+
+async def test_a_package_in_the_place_of_sqlite3_is_asked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sqlite,
+        "connect",
+        partial(sqlite3.connect, uri=True, factory=Pysqlite3, isolation_level=None, check_same_thread=False),
+    )
+    async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (_, views):
+        found, _ = await views.sql("SELECT 1", [], seconds=60, most=10)
+    assert found.rows == [(1,)]
 
 
 async def test_a_value_that_no_process_has_room_for_is_not_made(tmp_path: Path) -> None:

@@ -50,7 +50,10 @@ def largest_file() -> int | None:
 
 
 def is_out_of_files() -> bool:
-    """Tell whether this process cannot open what a database needs, a file with two beside it: SQLite does not say."""
+    """Tell whether this process cannot open three more files.
+
+    A database needs so many, a file with two beside it, and SQLite does not say. So does the loop of a thread.
+    """
     opened: list[int] = []
     try:
         for _ in range(3):

@@ -83,7 +83,10 @@ class StoreThreads:
             return
         self.recorder.hurry()
         with self._lock:
-            closing = self._closing = self._closing or self._keeper.submit(self._close)
+            is_first, closing = self._closing is None, self._closing or Future[None]()
+            self._closing = closing
+        if is_first:
+            self._keeper.finish(self._close, closing)
         await finished(closing)
         self._keeper.shutdown()
 
@@ -94,7 +97,8 @@ class StoreThreads:
             if self._writer is self._keeper:
                 end()
             else:
-                self._writer.submit(end).result()
+                self._writer.finish(end, ended := Future[None]())
+                ended.result()
         for threads in (self._keeper, self._reader, self._writer):
             threads.shutdown()
 

@@ -9,12 +9,13 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
-from steptrail.runtime.kernel.thread_calls import call_in_loop
+from steptrail.runtime.kernel.thread_calls import call_in_loop, is_at_the_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +36,8 @@ class WorkThreads(Executor):
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._is_shut = False
-        weakref.finalize(self, self._jobs.put, None)
+        # A handler that was registered first comes last, and may still have something done.
+        weakref.finalize(self, self._jobs.put, None).atexit = False
 
     def put(self, job: Job) -> None:
         """Run a job that cannot raise. Raises `RuntimeError` after `shutdown`, `StoreUnavailable` without a thread."""
@@ -55,17 +57,16 @@ class WorkThreads(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a call and return the future of what it returns or raises. Raises what `put` raises."""
         future: Future[T] = Future()
-
-        def job() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        self.put(job)
+        self.put(partial(_settle, future, partial(fn, *args, **kwargs)))
         return future
+
+    def finish(self, last: Callable[[], T], future: "Future[T]") -> None:
+        """Settle the future with a last call. It is made in this thread where no other can begin to make it."""
+        job = partial(_settle, future, last)
+        try:
+            self.put(job)
+        except StoreUnavailable:
+            job()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Do what was put in before, and end. Safe to call twice."""
@@ -85,8 +86,10 @@ def started(target: Callable[..., object], *args: object, name: str) -> threadin
     try:
         thread.start()
     except RuntimeError as error:
-        why = "this process, or the system, has as many threads as it may"
-        raise StoreUnavailable(f"{name} cannot begin ({error}): {why}: have some end, and try again") from error
+        why = "this process, or the system, has as many threads as it may: have some end, and try again"
+        if is_at_the_end(error):
+            why = "this program ends: have its main thread wait for those that go on"
+        raise StoreUnavailable(f"{name} cannot begin ({error}): {why}") from error
     return thread
 
 
@@ -116,6 +119,15 @@ def _tell(ended: Sequence[tuple[Uncancellable[T], T | BaseException]]) -> None:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
+
+
+def _settle(future: "Future[T]", call: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def _work(jobs: "SimpleQueue[Job | None]", at_rest: Job | None, rest: float) -> None:

@@ -11,6 +11,7 @@ from steptrail.domain.failures import ErrorType
 from steptrail.infrastructure.tools import Tool
 from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
 from steptrail.tools import tool
+from tests.harness.scarce import thread_refused
 
 Call = Callable[..., ToolOutcome]
 
@@ -145,3 +146,13 @@ def test_a_thread_that_cannot_be_started_is_a_failure(call: Call, monkeypatch: p
     outcome = call(three)
     assert isinstance(outcome, ToolFailed)
     assert outcome.error.message == "can't start new thread"
+
+
+def test_a_large_result_for_which_there_is_no_thread_is_the_result_all_the_same(call: Call) -> None:
+    @tool
+    async def count() -> list[int]:
+        return [*range(20_000)]
+
+    with thread_refused(0) as refused:
+        assert call(count) == ToolSucceeded([*range(20_000)])
+    assert refused == ["steptrail-tool-count"]

@@ -1,0 +1,128 @@
+"""A trail that is closed while runs go on through it: each is paused before its store is closed."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.errors import StoreUnavailable
+from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SubagentTool
+
+CUT = "the trail was closed while this ran"
+
+
+class Desk:
+    """A tool that works until it is cut off, and the agents that call it."""
+
+    def __init__(self) -> None:
+        self.began, self.ended = threading.Event(), threading.Event()
+
+        @tool(effect=ToolEffect.READ)
+        async def look() -> str:
+            """Look for as long as it takes."""
+            self.began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended.set()
+            return "found"
+
+        self.clerk = AgentBuilder("clerk").with_model(ScriptedModel([call("look"), "done"])).with_tools(look).build()
+        asking = ScriptedModel([call("clerk", prompt="Look."), "done"])
+        self.chief = AgentBuilder("chief").with_model(asking).with_tools(SubagentTool(self.clerk)).build()
+
+    async def has_begun(self) -> None:
+        while not self.began.is_set():
+            await asyncio.sleep(0.001)
+
+
+async def stands(url: str) -> dict[str, tuple[str, bool, bool]]:
+    """Return of each session where it stands, and whether it crashed and is due."""
+    async with Steptrail.open(url) as trail:
+        due = {row.session_id for row in await trail.due()}
+        return {row.session_id: (row.status, row.is_crashed, row.session_id in due) for row in await trail.runs()}
+
+
+async def test_a_run_is_paused_and_its_caller_told(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(desk.clerk, "Go.", session="s"))
+    await desk.has_begun()
+    await trail.close()
+    assert desk.ended.is_set()
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await running
+    assert running.cancelling() == 0
+    assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+async def test_what_a_run_has_begun_is_paused_with_it(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(desk.chief, "Go.", session="s"))
+    await desk.has_begun()
+    await trail.close()
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await running
+    found = await stands(store_url)
+    assert found.pop("s") == ("paused", False, True)
+    assert [(status, crashed) for status, crashed, _ in found.values()] == [("paused", False)]
+
+
+async def test_runs_of_a_worker_that_was_not_left_are_paused(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    await trail.start(desk.clerk, "Go.", session="s")
+    async with trail.work(desk.clerk):
+        await desk.has_begun()
+        await trail.close()
+    assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+def test_runs_of_other_threads_are_paused_by_the_blocking_twin(store_url: str) -> None:
+    desk, told = Desk(), list[str]()
+
+    def work() -> None:
+        try:
+            trail.run(desk.clerk, "Go.", session="s")
+        except StoreUnavailable as error:
+            told.append(str(error))
+
+    with Steptrail.open_sync(store_url) as trail:
+        working = threading.Thread(target=work)
+        working.start()
+        assert desk.began.wait(60)
+    working.join()
+    assert told == [f"{CUT}: open it again"]
+    assert asyncio.run(stands(store_url)) == {"s": ("paused", False, True)}
+
+
+async def test_a_caller_that_is_cancelled_as_well_is_cancelled(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(desk.clerk, "Go.", session="s"))
+    await desk.has_begun()
+    closing = asyncio.create_task(trail.close())
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await closing
+    assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+def closing_tool(close: Callable[[], object]) -> Agent:
+    @tool
+    async def close_all() -> str:
+        """Close the trail that this runs through."""
+        closing = close()
+        if asyncio.iscoroutine(closing):
+            await closing
+        return "closed"
+
+    return AgentBuilder("closer").with_model(ScriptedModel([call("close_all")])).with_tools(close_all).build()
+
+
+async def test_a_run_that_closes_its_own_trail_does_not_wait_for_itself(store_url: str) -> None:
+    trail = Steptrail.open(store_url)
+    with pytest.raises(StoreUnavailable):
+        await trail.run(closing_tool(trail.close), "Go.", session="s")
