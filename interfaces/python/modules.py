@@ -39,7 +39,8 @@ def _from_file(path: Path, wanted: str, file: str) -> ModuleType:
     if not path.is_file():
         raise ConfigurationError(f"there is no {file} {path}: give {wanted}")
     packages = takewhile(lambda folder: (folder / "__init__.py").is_file(), path.resolve().parents)
-    name = name_from_a_file(*reversed([path.stem, *(folder.name for folder in packages)]))
+    itself = [] if path.stem == "__init__" else [path.stem]
+    name = name_from_a_file(*reversed([*itself, *(folder.name for folder in packages)]))
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"{path} is not a Python file: give {wanted}")
@@ -63,13 +64,17 @@ def _from_module(name: str, wanted: str) -> ModuleType:
 @contextmanager
 def _loggers_kept() -> Generator[None]:
     """Leave our loggers on: `logging.config` turns off all that are there, unless it is told not to."""
-    found = [logging.getLogger(name) for name in [*logging.root.manager.loggerDict] if name.startswith("steptrail")]
-    kept = [logger for logger in found if not logger.disabled]
+    off = {logger for logger in _our_loggers() if logger.disabled}
     try:
         yield
     finally:
-        for logger in kept:
+        for logger in _our_loggers() - off:
             logger.disabled = False
+
+
+def _our_loggers() -> set[logging.Logger]:
+    names = [*logging.root.manager.loggerDict]
+    return {logging.getLogger(name) for name in names if f"{name}.".startswith("steptrail.")}
 
 
 def run_of_theirs(load: Callable[[], T], what: str) -> T:

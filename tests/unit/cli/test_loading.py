@@ -1,5 +1,6 @@
 """From AGENT to an agent: what is found, and one clear line for what is not."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,3 +209,19 @@ def test_a_file_of_a_package_has_the_name_that_it_is_imported_under(folder: Path
         (each / "__init__.py").touch()
     (package / "flows.py").write_text("class Tea: ...\n", encoding="utf-8")
     assert module_of(load_module(reference, "a file").Tea) == "tea.shop.flows"
+
+
+@pytest.mark.parametrize("reference", ["mugs/__init__.py", "mugs"])
+def test_a_package_that_is_loaded_by_its_own_file_has_its_name(folder: Path, reference: str) -> None:
+    (folder / "mugs").mkdir()
+    (folder / "mugs" / "__init__.py").write_text("class Mug: ...\n", encoding="utf-8")
+    assert module_of(load_module(reference, "a file").Mug) == "mugs"
+
+
+def test_a_logger_of_ours_that_a_module_brings_before_it_sets_logging_up_is_left_on(folder: Path) -> None:
+    """That turns off all loggers that are there, and the module has imported more of ours."""
+    name = "steptrail.brought"
+    text = f"import logging.config\nlogging.getLogger({name!r})\nlogging.config.dictConfig({{'version': 1}})\n"
+    (folder / "till.py").write_text(text, encoding="utf-8")
+    load_module("till.py", "a file")
+    assert not logging.getLogger(name).disabled
