@@ -31,8 +31,7 @@ def load_module(target: str, wanted: str, *, file: str = "file") -> ModuleType:
     Raises `ConfigurationError`, which says what is `wanted` instead, and what kind of `file` there is not.
     """
     is_file = target.endswith(".py") or "/" in target or "\\" in target
-    with _loggers_kept():
-        return _from_file(Path(target), wanted, file) if is_file else _from_module(target, wanted)
+    return _from_file(Path(target), wanted, file) if is_file else _from_module(target, wanted)
 
 
 def _from_file(path: Path, wanted: str, file: str) -> ModuleType:
@@ -62,7 +61,7 @@ def _from_module(name: str, wanted: str) -> ModuleType:
 
 
 @contextmanager
-def _loggers_kept() -> Generator[None]:
+def loggers_kept() -> Generator[None]:
     """Leave our loggers on: `logging.config` turns off all that are there, unless it is told not to."""
     off = {logger for logger in _our_loggers() if logger.disabled}
     try:
@@ -80,7 +79,8 @@ def _our_loggers() -> set[logging.Logger]:
 def run_of_theirs(load: Callable[[], T], what: str) -> T:
     """Return what code of the caller returns. Raises `ConfigurationError`, which begins with `what` it is."""
     try:
-        return load()
+        with loggers_kept():
+            return load()
     except ConfigurationError as error:
         raise ConfigurationError(f"{what}: {error}") from error
     except SystemExit as error:

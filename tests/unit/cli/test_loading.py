@@ -218,10 +218,23 @@ def test_a_package_that_is_loaded_by_its_own_file_has_its_name(folder: Path, ref
     assert module_of(load_module(reference, "a file").Mug) == "mugs"
 
 
-def test_a_logger_of_ours_that_a_module_brings_before_it_sets_logging_up_is_left_on(folder: Path) -> None:
-    """That turns off all loggers that are there, and the module has imported more of ours."""
-    name = "steptrail.brought"
-    text = f"import logging.config\nlogging.getLogger({name!r})\nlogging.config.dictConfig({{'version': 1}})\n"
-    (folder / "till.py").write_text(text, encoding="utf-8")
-    load_module("till.py", "a file")
-    assert not logging.getLogger(name).disabled
+SET_UP = "import logging.config\ndef up():\n logging.getLogger(NAME)\n logging.config.dictConfig({'version': 1})\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"up()\nagent = {BUILDER}",
+        f"def agent():\n up()\n return {BUILDER}",
+        f"{BLOCK} up()\n yield {BUILDER}",
+    ],
+    ids=["module", "function", "block"],
+)
+async def test_a_logger_of_ours_is_left_on_by_code_that_sets_logging_up(
+    folder: Path, text: str, request: pytest.FixtureRequest
+) -> None:
+    """That turns off all loggers that are there, and the module may have imported more of ours."""
+    name = f"steptrail.{request.node.callspec.id}"
+    (folder / "till.py").write_text(f"{HEAD}NAME = {name!r}\n{SET_UP}{text}\n", encoding="utf-8")
+    async with load_agent("till.py"):
+        assert not logging.getLogger(name).disabled
