@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -82,8 +82,7 @@ class Portal:
         future = self._begin(work)
         try:
             while not future.done():
-                with suppress(TimeoutError):
-                    return future.result(_LOOK_SECONDS)
+                wait([future], _LOOK_SECONDS)  # it raises no TimeoutError of its own, and a handler may raise one
             return future.result()
         except CancelledError:
             if not self._is_ending:

@@ -45,12 +45,11 @@ class RunExplanation:
 
     def asked_for(self) -> Iterator[tuple[str, Request]]:
         """Yield who asked for a pause, for its end or for a stop, each with a word that says whether it came about."""
-        stopped = "stopped" if self.stop_reason == StopReason.USER_REQUESTED else "stop asked"
         asked_for = {
             "paused": self.paused,
             "unpaused": self.unpaused,
             "pause asked": self.pause_requested,
-            stopped: self.stop_requested,
+            stop_word(self.stop_reason): self.stop_requested,
         }
         yield from ((what, asked) for what, asked in asked_for.items() if asked is not None)
 
@@ -74,6 +73,11 @@ class RunExplanation:
             "events": dict(self.events),
             "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
+
+
+def stop_word(reason: str | None) -> str:
+    """Return the word for a request to stop, which says whether it came about: `reason` is that of the end."""
+    return "stopped" if reason == StopReason.USER_REQUESTED else "stop asked"
 
 
 def has_crashed(stands: Standing, *, owned: bool | None, damage: str | None) -> bool:

@@ -150,7 +150,7 @@ class McpServer:
         return self._tools
 
     async def __aenter__(self) -> Self:
-        if self._connection is not None:
+        if self._connection is not None and not self._is_inherited:
             raise ConfigurationError(f"the MCP server {self._name!r} is entered already")
         connection = await McpConnection.open(self._name, self._dial, self._connect_timeout)
         try:

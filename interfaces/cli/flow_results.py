@@ -13,6 +13,7 @@ from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.rendering import many, request_data
+from steptrail.projections.run_explanation import stop_word
 from steptrail.runtime.flow.result import FlowResult
 
 
@@ -75,7 +76,8 @@ def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> 
         output.line(f"error    {error_text(result.error)}")
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
-    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stopped_by)):
+    stopped = stop_word(state.stop_reason)
+    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), (stopped, state.stopped_by)):
         if asked is not None:
             output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"tokens   {result.usage.total}")

@@ -94,7 +94,8 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
     except (StoreLocked, StoreAway, StoreFull) as error:
         return _refused(output, str(error), Exit.AWAY)
     except AppendOutcomeUnknown as error:
-        store, session = store_given(arguments), getattr(arguments, "id", None)
+        # The id that is given with an input is that of a session, or of a workflow without the `flow:` before it.
+        store, session = store_given(arguments), None if "input" in arguments else getattr(arguments, "id", None)
         look = typed(store, "show", session, options=["--events"]) if session else typed(store, "runs")
         return _refused(output, f"{error}; `{look}` shows whether it has", Exit.UNKNOWN)
     except SessionErased as error:

@@ -10,6 +10,7 @@ from steptrail.interfaces.cli.going_on import GivenWords, how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.rendering import error_data, request_data
+from steptrail.projections.run_explanation import stop_word
 from steptrail.runtime.agent.result import RunResult
 
 
@@ -56,7 +57,8 @@ def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> N
         output.line(f"stopped  {how}{one_line(by)}")
     if result.error is not None:
         output.line(f"error    {one_line(str(result.error))}")
-    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stop_request)):
+    stopped = stop_word(state.stop_reason)
+    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), (stopped, state.stop_request)):
         if asked is not None:
             output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"steps    {state.step_count}")

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 End: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when the server is about to end. The stream then has a second to say its last word."""
 
+STREAM_CACHE = "no-store, no-transform"
+"""How a stream may be passed on. A proxy that packs it would hold it back until it has enough, which is never."""
+
 _GRACE_SECONDS = 1
 _NEVER_SECONDS = 10 * 365 * 86_400
 """Between the comments of the library: the signs of life are ours."""
@@ -25,8 +28,7 @@ def event_source(stream: Callable[[End], AsyncGenerator[Any]]) -> "EventSourceRe
     closing = anyio.Event()
     return EventSourceResponse(
         stream(closing.wait),
-        # A proxy that packs what it passes on would hold it back until it has enough, which is never.
-        headers={"Cache-Control": "no-store, no-transform"},
+        headers={"Cache-Control": STREAM_CACHE},
         sep="\n",
         ping=_NEVER_SECONDS,
         shutdown_event=closing,

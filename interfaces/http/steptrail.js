@@ -303,7 +303,7 @@ class Followed {
       this._stands(stored.status, stored.version);
       this._show();
       // A line that was lost meanwhile is opened anew after a while, or who cuts each of them would be asked without a rest.
-      if (isDown) this.#connect();
+      if (isDown && !this._closed) this.#connect();
       return stored.version >= seen;
     } catch {
       return false; // the line is down, and the next try is to come

@@ -14,7 +14,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_text
 from steptrail.interfaces.python.flow_files import BroughtCode, flow_of_file, is_flow_file
 from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
-from steptrail.interfaces.python.modules import in_words, load_module, run_of_theirs
+from steptrail.interfaces.python.modules import in_words, load_module, loggers_kept, run_of_theirs
 from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 
@@ -139,7 +139,8 @@ async def _block(
         async with AsyncExitStack() as stack:
             if isinstance(found, AbstractAsyncContextManager):
                 try:
-                    entered = await stack.enter_async_context(found)
+                    with loggers_kept():
+                        entered = await stack.enter_async_context(found)
                 except Exception as error:
                     raise ConfigurationError(f"{reference} cannot be entered: {in_words(error)}") from error
                 if not _is_source(entered) or isinstance(entered, AbstractAsyncContextManager):

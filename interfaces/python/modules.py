@@ -31,15 +31,15 @@ def load_module(target: str, wanted: str, *, file: str = "file") -> ModuleType:
     Raises `ConfigurationError`, which says what is `wanted` instead, and what kind of `file` there is not.
     """
     is_file = target.endswith(".py") or "/" in target or "\\" in target
-    with _loggers_kept():
-        return _from_file(Path(target), wanted, file) if is_file else _from_module(target, wanted)
+    return _from_file(Path(target), wanted, file) if is_file else _from_module(target, wanted)
 
 
 def _from_file(path: Path, wanted: str, file: str) -> ModuleType:
     if not path.is_file():
         raise ConfigurationError(f"there is no {file} {path}: give {wanted}")
     packages = takewhile(lambda folder: (folder / "__init__.py").is_file(), path.resolve().parents)
-    name = name_from_a_file(*reversed([path.stem, *(folder.name for folder in packages)]))
+    itself = [] if path.stem == "__init__" else [path.stem]
+    name = name_from_a_file(*reversed([*itself, *(folder.name for folder in packages)]))
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"{path} is not a Python file: give {wanted}")
@@ -61,21 +61,26 @@ def _from_module(name: str, wanted: str) -> ModuleType:
 
 
 @contextmanager
-def _loggers_kept() -> Generator[None]:
+def loggers_kept() -> Generator[None]:
     """Leave our loggers on: `logging.config` turns off all that are there, unless it is told not to."""
-    found = [logging.getLogger(name) for name in [*logging.root.manager.loggerDict] if name.startswith("steptrail")]
-    kept = [logger for logger in found if not logger.disabled]
+    off = {logger for logger in _our_loggers() if logger.disabled}
     try:
         yield
     finally:
-        for logger in kept:
+        for logger in _our_loggers() - off:
             logger.disabled = False
+
+
+def _our_loggers() -> set[logging.Logger]:
+    names = [*logging.root.manager.loggerDict]
+    return {logging.getLogger(name) for name in names if f"{name}.".startswith("steptrail.")}
 
 
 def run_of_theirs(load: Callable[[], T], what: str) -> T:
     """Return what code of the caller returns. Raises `ConfigurationError`, which begins with `what` it is."""
     try:
-        return load()
+        with loggers_kept():
+            return load()
     except ConfigurationError as error:
         raise ConfigurationError(f"{what}: {error}") from error
     except SystemExit as error:

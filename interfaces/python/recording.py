@@ -108,12 +108,13 @@ class Recording:
             raise NotARecording(f"{source} holds {len(records)} events and says that there are {expected}")
         due = 1
         for number, record in enumerate(records, start=2):
-            # The events of a fork are counted anew, after those of the past that it shares.
-            due = 1 if isinstance(record.event, SessionForked) else due
-            if record.version != due:
-                why = f"it holds event {record.version}, where event {due} belongs"
-                raise NotARecording(f"line {number} of {source} is out of order: {why}")
-            due += 1
+            holds, found = f"holds event {record.version}", record.version
+            if isinstance(record.event, SessionForked):
+                # The events of a fork are counted anew, after those of the past that it shares.
+                holds, found = f"forks after event {record.event.version}", record.event.version + 1
+            if found != due:
+                raise NotARecording(f"line {number} of {source} is out of order: it {holds}, where event {due} belongs")
+            due = record.version + 1
         return cls(session, agent_records(records), redacted)
 
 

@@ -32,15 +32,17 @@ class AtWork:
 
     def __init__(self) -> None:
         self._owners: dict[asyncio.Task[Any], _Owner] = {}
-        self._process = os.getpid()
+        self._process, self._is_over = os.getpid(), False
 
     @contextmanager
     def here(self) -> Generator[None]:
-        """Be the owner of a stream in this block. Raises `StoreUnavailable` where it was cut off."""
+        """Be the owner of a stream in this block. Raises `StoreUnavailable` where all are, or this one was, cut off."""
         task = asyncio.current_task()
         if task is None or task in self._owners or _is_inside.get():
             yield
             return
+        if self._is_over:  # its store is still open, and would be closed beneath it
+            raise StoreUnavailable("the trail is closed: open it again")
         owner, cancelled_before = self._owners.setdefault(task, _Owner()), task.cancelling()
         _is_inside.set(True)
         try:
@@ -59,8 +61,10 @@ class AtWork:
     async def cut_off(self) -> None:
         """Cancel all owners, which pauses their runs, and wait until they have let go, a good while at most.
 
+        There are no new ones from then on.
         Who closes the trail from inside of a run waits for nobody.
         """
+        self._is_over = True
         if _is_inside.get() or os.getpid() != self._process:
             return
         left = list[asyncio.Future[None]]()

@@ -217,6 +217,11 @@ async def test_every_answer_forbids_what_is_not_ours_and_is_not_kept(opened: Ope
             assert headers["cache-control"] == "no-store"
 
 
+async def test_the_stream_of_hints_forbids_to_be_compressed_as_well(opened: Opened) -> None:
+    async with opened() as client:
+        assert (await client.head("/live")).headers.get_list("cache-control") == ["no-store, no-transform"]
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [

@@ -102,7 +102,7 @@ class SoftTimeLimitExceeded(Exception):
     """What Celery raises in the main thread of a task, from the handler of a signal."""
 
 
-@pytest.mark.parametrize("error", [SoftTimeLimitExceeded, SystemExit])
+@pytest.mark.parametrize("error", [SoftTimeLimitExceeded, SystemExit, TimeoutError])
 def test_what_a_handler_of_a_signal_raises_ends_a_blocking_run_as_ctrl_c_does(
     stage: Stage, error: type[BaseException]
 ) -> None:

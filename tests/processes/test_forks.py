@@ -193,6 +193,8 @@ def in_the_child(server, block_is_left):
         (step, *_) = mine.run(clerk(server), "Go.", session="child").state.steps
     print(step.tool_executions[0].error, flush=True)
     block_is_left()
+    with server, Steptrail.open_sync(URL) as mine:
+        print(mine.run(clerk(server), "Go.", session="entered").state.steps[0].tool_executions[0].result, flush=True)
 
 FOLDER = Path(URL.removeprefix("sqlite:///")).parent
 with McpServer.stdio(sys.executable, ["tests/integration/mcp/shop_server.py", str(FOLDER)], name="shop") as server:
@@ -249,6 +251,7 @@ def test_the_child_is_told_of_the_tools_of_a_server_and_leaves_that_to_the_paren
     assert output_of(TOOLS_OF_A_SERVER, tmp_path) == [
         "McpServerUnavailable: the MCP server 'shop' was entered before this process was forked: "
         "enter it again in the child",
+        "{'tea': 3}",
         "child ended",
         "{'tea': 3}",
     ]

@@ -126,3 +126,40 @@ async def test_a_run_that_closes_its_own_trail_does_not_wait_for_itself(store_ur
     trail = Steptrail.open(store_url)
     with pytest.raises(StoreUnavailable):
         await trail.run(closing_tool(trail.close), "Go.", session="s")
+
+
+async def test_nothing_begins_while_others_are_still_to_let_go(store_url: str) -> None:
+    desk, other, has_tried = Desk(), Desk(), asyncio.Event()
+
+    @tool(effect=ToolEffect.READ)
+    async def tidy() -> str:
+        """Work until it is cut off, and then until somebody else has tried to begin."""
+        try:
+            await desk.has_begun()
+            await asyncio.Event().wait()
+        finally:
+            await has_tried.wait()
+        return "tidied"
+
+    async def one_after_another() -> None:
+        with pytest.raises(StoreUnavailable, match=CUT):
+            await trail.run(desk.clerk, "Go.", session="first")
+        following = asyncio.create_task(trail.run(other.clerk, "Go."))
+        beginning = asyncio.create_task(other.has_begun())
+        await asyncio.wait([following, beginning], return_when=asyncio.FIRST_COMPLETED)
+        beginning.cancel()
+        has_tried.set()
+        following.cancel()
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await following
+
+    trail = Steptrail.open(store_url)
+    tidier = AgentBuilder("tidier").with_model(ScriptedModel([call("tidy"), "done"])).with_tools(tidy).build()
+    slow = asyncio.create_task(trail.run(tidier, "Go.", session="slow"))
+    quick = asyncio.create_task(one_after_another())
+    await desk.has_begun()
+    await trail.close()
+    await quick
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await slow
+    assert not other.began.is_set()

@@ -310,6 +310,19 @@ def test_a_server_without_heartbeats_for_years_has_a_line_that_stays() -> None:
     assert said == {"asked": ["3"], "connected": True}
 
 
+@pytest.mark.parametrize("transport", ["sse", "websocket"])
+def test_a_page_that_closes_when_it_is_told_opens_no_line_any_more(transport: str) -> None:
+    """As one does that follows a run until it is over, and is told so by what is fetched first."""
+    said = played(f"""
+      class WebSocket {{ constructor(address) {{ asked.push(after(address)); }} close() {{}} }}
+      const options = {{ fetch: answering(open), transport: "{transport}", WebSocket }};
+      const session = follow(options, (_, view) => {{ if (view.status === "completed") session.close(); }});
+      await settled();
+      const said = {{ asked, told: views.length }};
+    """)
+    assert said == {"asked": [], "told": 1}
+
+
 def test_an_error_of_the_page_is_told_and_ends_nothing() -> None:
     said = played("""
       let seen = 0;

@@ -7,6 +7,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from steptrail.interfaces.http.sse import STREAM_CACHE
+
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.responses import Response
@@ -49,9 +51,11 @@ class Guarded:
 
         async def sent(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                names = {name.encode() for name in HEADERS}
-                kept = [pair for pair in message["headers"] if pair[0].lower() not in names]
-                ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                headers = {name.encode(): value.encode() for name, value in HEADERS.items()}
+                # That of a stream says as well that it is not to be packed.
+                stands = (b"cache-control", STREAM_CACHE.encode())
+                kept = [pair for pair in message["headers"] if pair == stands or pair[0].lower() not in headers]
+                ours = [pair for pair in headers.items() if pair[0] != stands[0] or stands not in kept]
                 message = {**message, "headers": [*kept, *ours]}
             await send(message)
 

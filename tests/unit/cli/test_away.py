@@ -84,8 +84,12 @@ def test_a_write_that_may_have_happened_is_told_with_the_command_that_shows_it(
     async def broken(*_: object) -> None:
         raise AppendOutcomeUnknown("the connection broke, and the write may or may not have happened")
 
-    agent = tmp_path / "agent.py"
+    agent, flow = tmp_path / "agent.py", tmp_path / "flow.yaml"
     agent.write_text(AGENT, encoding="utf-8")
+    flow.write_text("steptrail: flow/v1\nname: t\nnodes: [{id: a, kind: noop}]\n", encoding="utf-8")
     monkeypatch.setattr(RecorderEventStore, "append", broken)
     assert way_in.main(["send", str(agent), "s1", "and?", "--store", store]) == 8
     assert f"`steptrail show s1 --events --store {store}` shows whether it has" in capsys.readouterr().err
+    # The id of a new run does not say yet of what: that of a workflow is shown as `flow:x`.
+    assert way_in.main(["run", str(flow), "1", "--id", "x", "--store", store]) == 8
+    assert f"`steptrail runs --store {store}` shows whether it has" in capsys.readouterr().err

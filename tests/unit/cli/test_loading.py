@@ -1,5 +1,6 @@
 """From AGENT to an agent: what is found, and one clear line for what is not."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,3 +209,32 @@ def test_a_file_of_a_package_has_the_name_that_it_is_imported_under(folder: Path
         (each / "__init__.py").touch()
     (package / "flows.py").write_text("class Tea: ...\n", encoding="utf-8")
     assert module_of(load_module(reference, "a file").Tea) == "tea.shop.flows"
+
+
+@pytest.mark.parametrize("reference", ["mugs/__init__.py", "mugs"])
+def test_a_package_that_is_loaded_by_its_own_file_has_its_name(folder: Path, reference: str) -> None:
+    (folder / "mugs").mkdir()
+    (folder / "mugs" / "__init__.py").write_text("class Mug: ...\n", encoding="utf-8")
+    assert module_of(load_module(reference, "a file").Mug) == "mugs"
+
+
+SET_UP = "import logging.config\ndef up():\n logging.getLogger(NAME)\n logging.config.dictConfig({'version': 1})\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"up()\nagent = {BUILDER}",
+        f"def agent():\n up()\n return {BUILDER}",
+        f"{BLOCK} up()\n yield {BUILDER}",
+    ],
+    ids=["module", "function", "block"],
+)
+async def test_a_logger_of_ours_is_left_on_by_code_that_sets_logging_up(
+    folder: Path, text: str, request: pytest.FixtureRequest
+) -> None:
+    """That turns off all loggers that are there, and the module may have imported more of ours."""
+    name = f"steptrail.{request.node.callspec.id}"
+    (folder / "till.py").write_text(f"{HEAD}NAME = {name!r}\n{SET_UP}{text}\n", encoding="utf-8")
+    async with load_agent("till.py"):
+        assert not logging.getLogger(name).disabled

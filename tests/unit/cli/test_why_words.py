@@ -11,6 +11,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.standing import Wait
 from steptrail.errors import ErrorPolicy
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.cli.agent_state import print_agent_state
 from steptrail.interfaces.cli.agent_why import print_agent_why
 from steptrail.interfaces.cli.output import Output
 from steptrail.projections.rendering import crash_text, error_lines, lasting, since_text, wait_texts
@@ -165,11 +166,13 @@ async def test_a_pause_and_a_stop_that_have_not_come_about_are_told_as_what_they
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        told: list[str] = []
+        told, shown = list[str](), list[str]()
 
         async def tell() -> None:
             print_agent_why(Output(sys.stdout, sys.stderr), await trail.session("s").why(), None)
             told.append(capsys.readouterr().out)
+            print_agent_state(Output(sys.stdout, sys.stderr), await trail.session("s").state(), [])
+            shown.append(capsys.readouterr().out)
 
         @tool
         async def hold() -> str:
@@ -186,6 +189,8 @@ async def test_a_pause_and_a_stop_that_have_not_come_about_are_told_as_what_they
     assert "\npause asked by me: lunch, since 20" in told[0]
     assert "\nstop asked  by ops, since 20" in told[1]
     assert "\nstopped     by ops, since 20" in told[2]
+    assert "\nstop asked by ops, since 20" in shown[1]
+    assert "\nstopped  by ops, since 20" in shown[2]
 
 
 @pytest.mark.acceptance("8.5-4")

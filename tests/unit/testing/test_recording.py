@@ -57,6 +57,20 @@ def test_the_header_says_who_wrote_it_and_what_is_not_in_it(saved: Path) -> None
     assert header["notCaptured"]
 
 
+async def test_a_fork_without_the_end_of_the_past_that_it_shares_is_refused(tmp_path: Path) -> None:
+    path, agent = tmp_path / "fork.jsonl", AgentBuilder("a").with_model(ScriptedModel(["One."])).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        shared = (await trail.run(agent, "hi", session="s")).state.version
+        fork = await trail.session("s").fork(session="fork")
+        Recording("fork", await fork.history()).save(path)
+    header, *lines = path.read_bytes().splitlines()
+    del lines[shared - 1]
+    path.write_bytes(b"\n".join([changed(header, events=len(lines)), *lines]) + b"\n")
+    why = f"it forks after event {shared}, where event {shared} belongs"
+    with pytest.raises(NotARecording, match=f"line {shared + 1} of .* is out of order: {why}"):
+        Recording.load(path)
+
+
 def test_saving_again_replaces_the_file_and_leaves_nothing_beside_it(saved: Path) -> None:
     Recording("other", STORED).save(saved)
     assert Recording.load(saved).session == "other"
