@@ -73,6 +73,6 @@ class AtWork:
 
 
 def _cut(task: "asyncio.Task[Any]", owner: _Owner) -> None:
-    if not owner.has_let_go.done():
+    if not (owner.is_cut or owner.has_let_go.done()):
         owner.is_cut = True
         task.cancel()

@@ -110,6 +110,16 @@ async def test_a_caller_that_is_cancelled_as_well_is_cancelled(store_url: str) -
     assert await stands(store_url) == {"s": ("paused", False, True)}
 
 
+async def test_two_who_close_at_once_cut_a_run_off_once(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(desk.clerk, "Go.", session="s"))
+    await desk.has_begun()
+    await asyncio.gather(trail.close(), trail.close())
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await running
+    assert running.cancelling() == 0
+
+
 def closing_tool(close: Callable[[], object]) -> Agent:
     @tool
     async def close_all() -> str:
