@@ -246,7 +246,7 @@ def _step_held(fold: FlowFold, event: stored.StepHeld, at: int) -> None:
         run.tasks[key] = Task(*key, order=run.next_order())
     if (task := run.tasks.get(key)) is not None:
         _ask(fold, task, at, event)
-        task.held = event.point
+        task.held, task.asked_at = event.point, at + event.behind
 
 
 @TASK_HANDLERS.of(stored.ApprovalGranted)

@@ -8,10 +8,19 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from msgspec import structs
+
 from steptrail.domain.agent.means import Means
 from steptrail.domain.copies import own
 from steptrail.domain.flow import effects
-from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired, NodeAttemptFailed, NodeRetryScheduled
+from steptrail.domain.flow.events import (
+    FlowEvent,
+    HumanAnswered,
+    HumanExpired,
+    NodeAttemptFailed,
+    NodeRetryScheduled,
+    StepHeld,
+)
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
@@ -86,7 +95,9 @@ class FlowRunner:
             return  # a command may have come meanwhile, so the machine is asked again
         match effect:
             case effects.RecordEvents(events=events):
-                journal.conclude(*events)
+                # People answer by the time of day.
+                behind = journal.behind()
+                journal.conclude(*(_put_off(event, behind) if behind else event for event in events))
                 await self._stop_left()
                 if journal.unstored > _MOST_UNSTORED:
                     await journal.flush()
@@ -97,7 +108,6 @@ class FlowRunner:
                 run, graph = state.at_work()
                 task = run.tasks.get(key) or Task(*key)
                 tool = self._flow.code.get(task.node) if self._flow is not None else None
-                # People answer by the time of day.
                 now = state.as_of + journal.behind()
                 journal.conclude(question(run, graph, task, now, self._means.schemas, tool))
             case effects.Evaluate(key=key):
@@ -185,3 +195,7 @@ class FlowRunner:
         if has_code and self._journal.comes_before_users_code and not await self._journal.flush():
             return
         self._journal.record(evaluated(self._journal.peek(), key, flow, self._means, self._journal.now()))
+
+
+def _put_off(event: FlowEvent, by: int) -> FlowEvent:
+    return structs.replace(event, behind=by) if isinstance(event, StepHeld) else event

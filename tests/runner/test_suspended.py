@@ -5,7 +5,7 @@ from typing import Any
 from steptrail import AgentBuilder, ToolEffect, tool
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ApprovalRule
-from steptrail.workflow import Workflow
+from steptrail.workflow import RunOptions, Workflow
 from tests.runner.kit import HandClock, trail_of
 
 EXPIRES = 600.0
@@ -63,4 +63,21 @@ async def test_so_can_one_of_a_workflow() -> None:
         assert asked.expires_at is not None
         assert (asked.expires_at.timestamp() * 1e6 - clock.utc()) / 1e6 == EXPIRES
         await trail.flow("f").answer("ask", approved=True, by="ana")
+        assert (await trail.flow("f").resume(flow.build())).status == "completed"
+
+
+async def test_so_can_a_step_that_is_held() -> None:
+    clock = Laptop()
+
+    def look(_: Any) -> str:
+        clock.sleep(3_600)
+        return "seen"
+
+    flow, options = Workflow("order").function("look", look), RunOptions(pause_after=("look",), step_timeout=EXPIRES)
+    async with trail_of(clock) as trail:
+        await trail.run(flow.build(), "go", session="f", options=options)
+        (asked,) = await trail.inbox()
+        assert asked.expires_at is not None
+        assert (asked.expires_at.timestamp() * 1e6 - clock.utc()) / 1e6 == EXPIRES
+        await trail.flow("f").step("look", "continue", by="ana")
         assert (await trail.flow("f").resume(flow.build())).status == "completed"

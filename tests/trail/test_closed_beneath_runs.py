@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -108,6 +109,67 @@ async def test_a_caller_that_is_cancelled_as_well_is_cancelled(store_url: str) -
         await running
     await closing
     assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+async def test_a_run_that_a_tool_left_behind_is_paused_too(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    left = list[asyncio.Task[object]]()
+
+    @tool
+    async def begin() -> str:
+        """Begin a run, and do not wait for it."""
+        left.append(asyncio.create_task(trail.run(desk.clerk, "Go.", session="s")))
+        await desk.has_begun()
+        return "begun"
+
+    model = ScriptedModel([call("begin"), "done"])
+    await trail.run(AgentBuilder("chief").with_model(model).with_tools(begin).build(), "Go.", session="c")
+    await trail.close()
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await left[0]
+    assert (await stands(store_url))["s"] == ("paused", False, True)
+
+
+async def test_a_run_of_another_trail_may_close_this_one(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+
+    async def close() -> None:
+        running = asyncio.create_task(trail.run(desk.clerk, "Go.", session="s"))
+        await desk.has_begun()
+        await trail.close()
+        with pytest.raises(StoreUnavailable, match=CUT):
+            await running
+
+    async with Steptrail.open("sqlite:///:memory:") as other:
+        done = await other.run(closing_tool(close), "Go.")
+        assert not done.state.steps[0].has_errors
+    assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+async def test_nothing_begins_in_a_trail_that_is_being_closed(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+
+    async def again_and_again() -> None:
+        with suppress(StoreUnavailable):
+            await trail.run(desk.clerk, "Go.", session="s")
+        await trail.run(desk.clerk, "Go.", session="t")
+
+    running = asyncio.create_task(again_and_again())
+    await desk.has_begun()
+    await trail.close()
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await running
+    assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+async def test_two_who_close_at_once_cut_a_run_off_once(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(desk.clerk, "Go.", session="s"))
+    await desk.has_begun()
+    await asyncio.gather(trail.close(), trail.close())
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await running
+    assert running.cancelling() == 0
 
 
 def closing_tool(close: Callable[[], object]) -> Agent:

@@ -61,12 +61,16 @@ class HumanExpired(Event, frozen=True, kw_only=True):
 
 
 class StepHeld(VisitEvent, frozen=True, kw_only=True):
-    """A visit is held before it begins, or after it has ended, until a person says how it goes on."""
+    """A visit is held before it begins, or after it has ended, until a person says how it goes on.
+
+    `behind` says how many microseconds the clock of the run was behind the time of day, by which people answer.
+    """
 
     TYPE = "step.held.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"node"})
     point: StepPoint
+    behind: int = 0
 
 
 class StepAnswered(VisitEvent, frozen=True, kw_only=True):
