@@ -308,10 +308,13 @@ class Life:
                 self.answer(asked)
             last_seen = self.state.as_of
         if parked:
-            verdict = self.draw(st.sampled_from(VERDICTS))
             if self.draw(st.booleans()):
                 self.command(PAUSE)
                 self.run_until_a_command_is_needed()
+            # Of a call that the run does not ask about yet, such as beside an approval, one may only say how it ended.
+            wait = self.state.execution.wait if self.state.execution is not None else None
+            is_asked_about = wait is not None and (wait.kind, wait.position) == ("unknown_outcome", parked[0].position)
+            verdict = self.draw(st.sampled_from(VERDICTS if is_asked_about else VERDICTS[:2]))
             self.command(Settle(effect_id=parked[0].effect_id or "", by="ana", verdict=verdict))
             last_seen = self.state.as_of
         self.resume(last_seen=last_seen)
