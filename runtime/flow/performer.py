@@ -5,7 +5,7 @@ leads to an effect outside the process is durable before it happens.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import structs
@@ -95,9 +95,7 @@ class FlowRunner:
             return  # a command may have come meanwhile, so the machine is asked again
         match effect:
             case effects.RecordEvents(events=events):
-                # People answer by the time of day.
-                behind = journal.behind()
-                journal.conclude(*(_put_off(event, behind) if behind else event for event in events))
+                journal.conclude(*(_put_off(event, journal.behind) for event in events))
                 await self._stop_left()
                 if journal.unstored > _MOST_UNSTORED:
                     await journal.flush()
@@ -197,5 +195,6 @@ class FlowRunner:
         self._journal.record(evaluated(self._journal.peek(), key, flow, self._means, self._journal.now()))
 
 
-def _put_off(event: FlowEvent, by: int) -> FlowEvent:
-    return structs.replace(event, behind=by) if isinstance(event, StepHeld) else event
+def _put_off(event: FlowEvent, behind: Callable[[], int]) -> FlowEvent:
+    """Return the event; of a step that is held, as one that people answer by the time of day."""
+    return structs.replace(event, behind=behind()) if isinstance(event, StepHeld) else event
