@@ -14,6 +14,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from steptrail.infrastructure.store.core import file_errors
 from steptrail.infrastructure.store.postgres.driver import GAVE_WAY, ONLY_READS, ServerFailure
 
 _GONE = {"3F000", "42P01", "42703", "42883"}
@@ -84,6 +85,8 @@ def unreachable(failure: ServerFailure, store: str) -> StoreUnavailable:
         return StoreUnavailable(f"a setting in the address of the store {store} is wrong: {_cause(text)}")
     if "FATAL: " in text:
         return StoreAway(f"the server of the store {store} takes no connection now, try again: {_cause(text)}")
+    if file_errors.is_out_of_files():  # the driver says nothing of that
+        return file_errors.too_many(f"the store {store}")
     return StoreAway(f"the server of the store {store} cannot be reached: check that it runs ({_cause(text)})")
 
 
