@@ -20,6 +20,9 @@ from steptrail.infrastructure.store.postgres.driver import GAVE_WAY, ONLY_READS,
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
 
+_SCARCE = {"53000", "53200", "53300"}
+"""Resources, such as memory, and connections, that a server lacks for now."""
+
 _REFUSED = (
     "authentication failed",
     "no password supplied",
@@ -67,6 +70,8 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
         return kind(f"the store {store} cannot be {verb} by this user: grant it the right ({text})")
     if state == "53100":
         return StoreFull(f"no space left for the store {store}: nothing was written, free some and try again")
+    if state in _SCARCE:
+        return StoreAway(f"the server of the store {store} lacks what it needs{undone}, try again: {text}")
     if state in _GONE:
         return NotAStore(f"{store} does not hold the tables of a store of this version ({text}): check the database")
     if state.startswith("XX"):
