@@ -325,7 +325,10 @@ class StoreUnavailable(StoreError):
 
 
 class StoreAway(StoreUnavailable):
-    """The store does not answer now, and may later: its server is down or busy, its disk cannot be reached."""
+    """The store does not answer now, and may later.
+
+    Its server is down or busy, its disk cannot be reached, or this process has as many files open as it may.
+    """
 
 
 class StoreDamaged(StoreUnavailable):

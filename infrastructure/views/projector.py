@@ -341,5 +341,7 @@ class _ProjectionRaised(Exception):
 def _raised(work: Callable[[], T]) -> T:
     try:
         return work()
+    except MemoryError:
+        raise  # no event is to blame, and none is to be skipped
     except (Exception, CancelledError) as error:  # nothing waits there, so a cancellation is nobody's request
         raise _ProjectionRaised from error

@@ -44,7 +44,7 @@ from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.cancellation import leave_behind, wait_to_the_end
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.lists import newest_position
-from steptrail.runtime.kernel.log_raised import Seldom
+from steptrail.runtime.kernel.log_raised import Seldom, said_by
 from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.thread_calls import beside_the_loop
@@ -358,8 +358,8 @@ class Views:
             except (ConfigurationError, ProjectionStopped) as error:
                 _log.error("%s", error)
                 return
-            except (StoreError, ViewsBusy) as error:
-                seldom.warn("the projection %s goes on in a moment: %s", projection.name, error)
+            except Exception as error:  # also for lack of memory: it would count no more, and say nothing of that
+                seldom.warn("the projection %s goes on in a moment: %s", projection.name, said_by(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _follow(self, projection: Projection[Any], seldom: Seldom) -> None:

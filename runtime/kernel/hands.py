@@ -247,6 +247,9 @@ class Hands:
         except (StoreUnavailable, ConcurrencyConflict, AppendOutcomeUnknown) as error:
             self._rest(row, error)
             return
+        except MemoryError:
+            self._rest(row, "this process has no memory left")
+            return
         except SteptrailError as error:
             self._leave(row, version, error)
             _log.warning("session %s is due, and left as it is: %s", row.session_id, error)

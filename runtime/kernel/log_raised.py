@@ -3,7 +3,8 @@
 import logging
 from traceback import format_exception
 
-from steptrail.domain.exception_words import kept_text
+from steptrail.domain.errors import SteptrailError
+from steptrail.domain.exception_words import kept_text, words_of
 
 _MOST = 100_000
 """Characters of a traceback that are written: a message may hold all that a server has answered."""
@@ -37,6 +38,11 @@ def log_first(
         failed_on.add(type(told))
         said = "%s failed on %s of session %s; further failures on that are not logged"
         log_raised(log, raised, said, who, type(told).__name__, session, stacklevel=3)
+
+
+def said_by(error: Exception) -> str:
+    """Return what an error of ours says, and of any other its class too: it may say nothing, as for lack of memory."""
+    return str(error) if isinstance(error, SteptrailError) else f"{type(error).__name__}: {words_of(error)}"
 
 
 _LONGEST = 1024

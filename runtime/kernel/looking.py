@@ -5,14 +5,13 @@ import logging
 import time
 from contextlib import aclosing, suppress
 
-from steptrail.domain.errors import StoreError
 from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands
 from steptrail.runtime.kernel.left_behind import LeftBehind
-from steptrail.runtime.kernel.log_raised import Seldom
+from steptrail.runtime.kernel.log_raised import Seldom, said_by
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
 
 _LOOK_AGAIN_SECONDS = 1.0
@@ -65,9 +64,10 @@ class Looking:
                     seconds = await self._give(hands)
                     seldom.over()
                     await self._wait(hands, seconds)
-                except StoreError as error:
+                except Exception as error:  # also for lack of memory: it would look no more, and say nothing of that
                     if not self._env.fanout.is_closed:
-                        seldom.warn("a worker could not look for what is due, and tries again: %s", error)
+                        said = "a worker could not look for what is due, and tries again: %s"
+                        seldom.warn(said, said_by(error))
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         finally:
             if watch is not None:

@@ -16,7 +16,7 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from steptrail.domain.errors import SessionBusy, SteptrailError, StoreError
+from steptrail.domain.errors import SessionBusy, SteptrailError
 from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.due_look import DueLook
@@ -25,7 +25,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.runtime.kernel.lists import row_of
-from steptrail.runtime.kernel.log_raised import Seldom, log_raised
+from steptrail.runtime.kernel.log_raised import Seldom, log_raised, said_by
 from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 
@@ -207,9 +207,10 @@ class Woken:
                     await lease.release()
             except SessionBusy:
                 seldom.over()
-            except StoreError as error:
+            except Exception as error:  # as in `Looking`
                 if not self._env.fanout.is_closed:
-                    seldom.warn("a worker could not look for what no wake was told of, and tries again: %s", error)
+                    said = "a worker could not look for what no wake was told of, and tries again: %s"
+                    seldom.warn(said, said_by(error))
             await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
 
     async def _sweep_once(self, hands: Hands) -> None:
@@ -245,6 +246,6 @@ class Woken:
         while True:
             try:
                 await self._engine.report(self.report(hands), self._name)
-            except SteptrailError as error:
-                _log.debug("a worker could not say what it does: %s", error)
+            except Exception as error:  # as in `Looking`
+                _log.debug("a worker could not say what it does: %s", said_by(error))
             await asyncio.sleep(_SAY_SECONDS)

@@ -1,17 +1,24 @@
 """A process that cannot open one more file is told so in one typed error, and goes on when it can."""
 
+import asyncio
 import gc
+import re
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from steptrail import Steptrail
+from steptrail.broadcasting import Broadcaster
 from steptrail.domain.kernel import by_prefix
 from steptrail.domain.kernel.by_prefix import ByPrefix
 from steptrail.errors import StoreFull, StoreUnavailable
 from steptrail.testing import ManualClock
 from tests.harness.scarce import files_left, largest_file
+from tests.integration.broadcast.transports import KeepingTransport
+from tests.trail.test_out_of_threads import use
+from tests.trail.workers import PATIENCE, until
 from tests.views.kit import desk
 
 WHY = r"has as many files open as it may \(`ulimit -n`\)"
@@ -53,6 +60,49 @@ async def test_leases_and_read_models_say_it(tmp_path: Path) -> None:
         with files_left(0), pytest.raises(StoreUnavailable, match=WHY):
             await views.verify()
         assert not await views.verify()
+
+
+async def test_a_broadcaster_that_stands_by_waits_until_a_file_can_be_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.interfaces.python.broadcaster._TRY_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("steptrail.runtime.kernel.follower._LOOK_SECONDS", 0.01)
+    url, told = f"sqlite:///{tmp_path / 'runs.db'}", KeepingTransport()
+    async with (
+        Steptrail.open(url) as trail,
+        Steptrail.open(url) as other,
+        Broadcaster(other, KeepingTransport()) as first,
+    ):
+        await trail.run(desk("Found."), "hi", session="a")
+        await first.caught_up()
+        async with Broadcaster(trail, told) as standing_by:
+            with files_left(0):
+                await until(lambda: "waits for the store: the leases" in caplog.text)
+            await first.__aexit__(None, None, None)
+            await trail.run(desk("Found."), "hi", session="b")
+            async with asyncio.timeout(PATIENCE):
+                await standing_by.caught_up()
+    assert {each.session_id for each in told.durable} == {"b"}
+
+
+@pytest.mark.slow("asks a server")
+async def test_whichever_file_a_trail_on_a_server_cannot_open_the_same_works_when_it_can(postgres_url: str) -> None:
+    refusals = 0
+    for left in range(30):
+        async with asyncio.timeout(PATIENCE), Steptrail.open(postgres_url, live=True) as trail:
+            with files_left(left):
+                try:
+                    await use(trail, f"s{left}")
+                    is_enough = True
+                except StoreUnavailable as error:
+                    assert re.search(WHY, str(error))  # noqa: PT017 - it may also do with so many
+                    is_enough = False
+                    refusals += 1
+            await use(trail, f"again-{left}")
+            assert {"steptrail-listener", "steptrail-live"} <= {each.name for each in threading.enumerate()}
+        if is_enough:
+            break
+    assert refusals > 1
 
 
 async def test_an_archive_without_room_is_a_full_store_and_not_a_wrong_folder(tmp_path: Path) -> None:

@@ -386,3 +386,35 @@ async def test_what_was_erased_is_not_counted_any_more_wherever_the_projector_st
         await note(store, "agent:b", 8)
         await views.catch_up()
         assert (await views.present()).number == once
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+async def test_an_event_for_which_there_was_no_memory_is_counted_when_there_is(
+    store_url: str, on_error: OnError
+) -> None:
+    projection = Counting(fails_at="bad", fails_with=MemoryError)
+    projection.on_error = on_error
+    async with viewed(store_url, projection) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:a", 2, text="bad")
+        with pytest.raises(MemoryError):
+            await views.catch_up()
+        projection.fails_at = None
+        await views.catch_up()
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
+        assert [(each.skipped, each.error) for each in await views.progress()] == [(0, None)]
+
+
+async def test_read_models_are_kept_although_there_was_no_memory_for_a_while(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.views._AGAIN_SECONDS", 0.01)
+    projection = Counting(fails_at="bad", fails_with=MemoryError)
+    async with viewed(store_url, projection) as (store, views), views.kept_going(), asyncio.timeout(60):
+        await note(store, "agent:a", 2, text="bad")
+        while "goes on in a moment: MemoryError: I hate bad" not in caplog.text:
+            await asyncio.sleep(0.01)
+        projection.fails_at = None
+        while [each.reached.position for each in await views.progress()] != [1]:
+            await asyncio.sleep(0.01)
+        assert await rows(views, TOTALS) == [("even", 1, 2)]

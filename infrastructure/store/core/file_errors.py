@@ -4,7 +4,7 @@ import errno
 import os
 from tempfile import TemporaryDirectory
 
-from steptrail.domain.errors import StoreError, StoreFull, StoreUnavailable
+from steptrail.domain.errors import StoreAway, StoreError, StoreFull, StoreUnavailable
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TOO_MANY = {errno.EMFILE, errno.ENFILE}
@@ -33,10 +33,10 @@ def too_large(what: str, most: int | None) -> StoreFull:
     return StoreFull(f"{what} cannot be written: {limit}: nothing was written, have that raised and try again")
 
 
-def too_many(what: str) -> StoreUnavailable:
+def too_many(what: str) -> StoreAway:
     """Return the error for a file that cannot be opened beside all that are open."""
     why = "this process, or the system, has as many files open as it may (`ulimit -n`)"
-    return StoreUnavailable(f"{what} cannot be used: {why}: close some, or have that raised, and try again")
+    return StoreAway(f"{what} cannot be used: {why}: close some, or have that raised, and try again")
 
 
 def largest_file() -> int | None:

@@ -35,6 +35,11 @@ def byte_strings(values: Sequence[bytes | None]) -> bytes:
     return _array(_BYTEA, values)
 
 
+def integer(value: int) -> bytes:
+    """Return a `bigint`. Raises `struct.error` for a number that has no room in one."""
+    return _NUMBER.pack(value)
+
+
 def integers(values: Sequence[int | None]) -> bytes:
     """Return a `bigint[]`. Raises `struct.error` for a number that has no room in one."""
     return _array(_BIGINT, [None if value is None else _NUMBER.pack(value) for value in values])

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ears: selectors.BaseSelector
         prepared: set[bytes]
         types: dict[str, int]
+        types_of: int
         server: str
         owes_answer: bool
 else:
@@ -98,10 +99,12 @@ def connect(parameters: Mapping[str, str], *, patience: float, gives_up_at: Give
         connection = made.connect("", **{**_DEFAULTS, **parameters, **_ALWAYS}, autocommit=True)
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
+    except OSError as error:  # no descriptor was left for what waits for the server
+        raise ServerFailure(str(error), state=None, is_lost=True) from None
     connection.patience, connection.gives_up_at = patience + _SECONDS_OF_GRACE, gives_up_at
-    connection.prepared, connection.types, connection.server = set(), {}, ""
+    connection.prepared, connection.types, connection.types_of, connection.server = set(), {}, 0, ""
     connection.owes_answer = False
-    connection.ears = _Ears()
+    connection.ears = Ears()
     connection.ears.register(connection.fileno(), selectors.EVENT_READ)
     return cast(Connection, connection)
 
@@ -139,6 +142,13 @@ def together(connection: Connection) -> Generator[None]:
         connection.prepared.clear()
         _forget_prepared(connection)
         raise
+
+
+def undone(why: str) -> Exception:
+    """Return the error of what the server was not let do, and may do when it is asked again. For work of `attempt`."""
+    import psycopg
+
+    return psycopg.errors.SerializationFailure(why)
 
 
 def _forget_prepared(connection: Connection) -> None:
@@ -212,8 +222,8 @@ def _load() -> None:
         raise MissingExtra("a store at postgresql://", "postgres", "psycopg") from error
 
 
-# One that takes no descriptor, which somebody would have to close.
-_Ears: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+# One that takes no descriptor, which somebody would have to close, and which there may be none of.
+Ears: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 # The classes are made on first use, because what they derive from is imported only then.
 

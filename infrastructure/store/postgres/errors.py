@@ -14,10 +14,14 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from steptrail.infrastructure.store.core import file_errors
 from steptrail.infrastructure.store.postgres.driver import GAVE_WAY, ONLY_READS, ServerFailure
 
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
+
+_SCARCE = {"53000", "53200", "53300"}
+"""Resources, such as memory, and connections, that a server lacks for now."""
 
 _REFUSED = (
     "authentication failed",
@@ -66,6 +70,8 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
         return kind(f"the store {store} cannot be {verb} by this user: grant it the right ({text})")
     if state == "53100":
         return StoreFull(f"no space left for the store {store}: nothing was written, free some and try again")
+    if state in _SCARCE:
+        return StoreAway(f"the server of the store {store} lacks what it needs{undone}, try again: {text}")
     if state in _GONE:
         return NotAStore(f"{store} does not hold the tables of a store of this version ({text}): check the database")
     if state.startswith("XX"):
@@ -84,6 +90,8 @@ def unreachable(failure: ServerFailure, store: str) -> StoreUnavailable:
         return StoreUnavailable(f"a setting in the address of the store {store} is wrong: {_cause(text)}")
     if "FATAL: " in text:
         return StoreAway(f"the server of the store {store} takes no connection now, try again: {_cause(text)}")
+    if file_errors.is_out_of_files():  # the driver says nothing of that
+        return file_errors.too_many(f"the store {store}")
     return StoreAway(f"the server of the store {store} cannot be reached: check that it runs ({_cause(text)})")
 
 

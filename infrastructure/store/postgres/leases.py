@@ -7,6 +7,7 @@ because an hour without the database ends no run. A lease of a dead process is f
 given up while the database was away is its process's to take again at once, and is freed for others when it is back.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -20,8 +21,11 @@ from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections, SteadyConnection
 from steptrail.infrastructure.store.postgres.driver import ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
+from steptrail.runtime.kernel.log_raised import said_by
 
 _RENEWALS = 3
+
+_log = logging.getLogger("steptrail.store")
 
 
 class PostgresLeases(Leases):
@@ -124,9 +128,9 @@ class PostgresLeases(Leases):
                         (self._seconds, held),
                     )
                 self._free()
-            except StoreError:
-                # The next time, perhaps. Until it has expired nobody else takes it.
-                continue
+            except Exception as error:
+                # The next time, perhaps, also after a lack of memory. Until it has expired nobody else takes it.
+                _log.debug("leases were not renewed: %s", said_by(error))
 
     def _run(self, statement: LiteralString, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         def ask() -> list[tuple[Any, ...]]:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
+from steptrail.infrastructure.store.postgres.driver import Connection, Ears, ServerFailure
 
 Listen = Callable[[Connection, selectors.BaseSelector, socket.socket], None]
 
@@ -31,13 +32,16 @@ class ListeningThread:
 
         Safe to call often, and after `close`. The socket can be read when the thread was woken, or is to end; the
         selector waits for that and for the server. `listen` returns when `is_closed`, and raises `ServerFailure` when
-        the connection is of no use any more. Raises `StoreUnavailable` without a thread.
+        the connection is of no use any more. Raises `StoreUnavailable` without a thread, or a file for the socket.
         """
         if self._thread is not None:
             return
         with self._lock:
             if self._thread is None and not self.is_closed:
-                ears, mouth = socket.socketpair()
+                try:
+                    ears, mouth = socket.socketpair()
+                except OSError as error:
+                    raise file_error(error, f"the line of {self._name}") from error
                 mouth.setblocking(False)
                 try:
                     self._thread = started(self._run, listen, ears, name=self._name)
@@ -63,14 +67,14 @@ class ListeningThread:
             self._thread.join()
 
     def _run(self, listen: Listen, ears: socket.socket) -> None:
-        with ears, selectors.DefaultSelector() as woken:
+        with ears, Ears() as woken:
             woken.register(ears, selectors.EVENT_READ)
             woken.select(self._pause)
             while not self.is_closed:
                 try:
                     connection = self._connections.open()
                     try:
-                        with selectors.DefaultSelector() as news:
+                        with Ears() as news:
                             news.register(ears, selectors.EVENT_READ)
                             news.register(connection.fileno(), selectors.EVENT_READ)
                             listen(connection, news, ears)

@@ -30,7 +30,7 @@ from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
-from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
+from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integer, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import (
     ONLY_READS,
@@ -39,6 +39,7 @@ from steptrail.infrastructure.store.postgres.driver import (
     fetch_all,
     send_unasked,
     together,
+    undone,
 )
 from steptrail.infrastructure.store.postgres.erasing import erase_streams, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
@@ -47,9 +48,10 @@ from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
 
 _APPEND = Call(
     "steptrail_append",
+    # Nothing is stored where the tables are others than those that the numbers of the types were asked of.
     "SELECT is_stored, newest, seal FROM steptrail.append_commits("
-    "$1::jsonb, $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], "
-    "$8::bytea[], $9::bytea[])",
+    "CASE WHEN $10::bigint = 'steptrail.types'::regclass::bigint THEN $1::jsonb ELSE '[]'::jsonb END, "
+    "$2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[])",
 )
 _TRUE = b"\1"
 _NOT_STORED = (b"\0", None, None)
@@ -112,6 +114,8 @@ _IS_BEHIND: LiteralString = (
     "SELECT CASE WHEN is_called THEN last_value ELSE 0 END < coalesce((SELECT max(position) FROM steptrail.events), 0) "
     "FROM steptrail.positions"
 )
+_TYPES: LiteralString = "SELECT name, number, 'steptrail.types'::regclass::bigint FROM steptrail.types"
+"""The numbers of the types, and of the table that has them."""
 _SET_POSITIONS = "SELECT setval('steptrail.positions', (SELECT max(position) FROM steptrail.events))"
 _LARGEST = 2**63 - 1
 """No version and no position is larger."""
@@ -168,13 +172,13 @@ class PostgresRecorder(Recorder):
         bases = [base for commit in commits if (base := commit.base) is not None]
         try:
             if not bases and not as_one:
-                return _APPEND.rows(connection, _parameters(commits, connection.types))
+                return _appended(connection, commits)
             with together(connection):
                 # Locked until what stands on them is there: an erasure waits, and finds it.
                 erased = {row[0] for row in connection.execute(_BASES, (bases,)).fetchall() if row[1] == "erased"}
                 kept = [commit for commit in commits if commit.base not in erased]
                 parts = [kept[first : first + _AT_ONCE] for first in range(0, len(kept), _AT_ONCE)]
-                rows = (row for part in parts for row in _APPEND.rows(connection, _parameters(part, connection.types)))
+                rows = (row for part in parts for row in _appended(connection, part))
                 return [next(rows) if commit.base not in erased else _NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
@@ -202,12 +206,14 @@ class PostgresRecorder(Recorder):
                 f"copy that was made by logical replication: nothing was written; set it first, by {_SET_POSITIONS}"
             )
         # Known for as long as the connection lasts: a server that crashed or was replaced may have lost a number.
-        if new := sorted(names.difference(connection.types)):
+        if not names <= connection.types.keys():
             # A transaction of its own, so that the numbers stay and nobody waits for the append that needs one first.
             connection.execute(
-                "INSERT INTO steptrail.types (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,)
+                "INSERT INTO steptrail.types (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING",
+                (sorted(names),),
             )
-            connection.types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
+            found = fetch_all(connection, _TYPES)
+            connection.types, connection.types_of = {name: number for name, number, _ in found}, found[0][2]
 
     def _after(
         self, failure: ServerFailure, commits: Sequence[PendingCommit], *, as_one: bool
@@ -313,6 +319,7 @@ class PostgresRecorder(Recorder):
             raise self._refused()
 
         def work(connection: Connection) -> list[Erasure]:
+            connection.types.clear()  # asked anew: the tables may be others by now, and an append alone would notice
             self._number_types(connection, {Erased.TYPE})
             try:
                 return erase_streams(connection, streams, connection.types[Erased.TYPE], at, by, reason)
@@ -428,6 +435,15 @@ def newest_head(connection: Connection, stream: str, upto: int = _LARGEST) -> St
     )
     version, digest = fetch_all(connection, statement, (stream, upto, stream, upto))[0]
     return EMPTY_STREAM if version is None else StreamHead(version, digest or b"")
+
+
+def _appended(connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
+    given = _parameters(commits, connection.types)
+    rows = _APPEND.rows(connection, (*given, integer(connection.types_of)))
+    if len(rows) < len(commits):
+        connection.types.clear()
+        raise undone("the tables were made anew")
+    return rows
 
 
 def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> tuple[bytes, ...]:

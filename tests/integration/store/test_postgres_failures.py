@@ -5,8 +5,10 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
+import psycopg
 import pytest
 
 from steptrail.domain.errors import (
@@ -28,7 +30,7 @@ from steptrail.infrastructure.store.postgres.driver import (
     parse_address,
     together,
 )
-from steptrail.testing.store_contract import Noted, commit_of
+from steptrail.testing.store_contract import Noted, Written, commit_of
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.store.proxy import Proxy, proxy_to
 
@@ -439,5 +441,41 @@ async def test_given_a_server_that_only_reads_then_that_is_said_until_it_takes_w
         server.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
         await (await store.acquire("agent:a", owner="worker-7")).release()
         assert (await first_append(store)).version == 1
+
+    await use(server.url(database), scenario)
+
+
+async def test_given_tables_that_were_made_anew_beneath_a_store_then_events_have_types_that_they_know(
+    server: PostgresServer, database: str
+) -> None:
+    """As by a dump that is restored in their place."""
+
+    async def scenario(store: RecorderEventStore) -> None:
+        await first_append(store)
+        server.execute("DROP SCHEMA steptrail CASCADE", database=database)
+        await use(server.url(database), lambda other: other.append("agent:b", EMPTY_STREAM, commit_of("c1", Written())))
+        await store.append("agent:c", EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+        assert [record.event for record in (await store.read("agent:c")).records] == [Noted(), Written()]
+
+    await use(server.url(database), scenario)
+
+
+async def test_given_a_server_that_lacks_memory_then_it_is_away_and_nothing_is_written(
+    server: PostgresServer, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        await first_append(store)
+        with server.session(database) as greedy:
+            with pytest.raises(psycopg.errors.OutOfMemory):
+                greedy.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 10000000) n")
+            greedy.rollback()
+            with pytest.raises(StoreAway, match="nothing was written, try again: out of shared memory"):
+                await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
+        is_stored = False
+        while not is_stored:
+            # The server notices the end of the greedy session in its own time.
+            with suppress(StoreAway):
+                await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
+                is_stored = True
 
     await use(server.url(database), scenario)
