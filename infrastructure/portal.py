@@ -123,10 +123,10 @@ class Portal:
         if os.getpid() != self._process:
             _left_behind.append(self._loop)
             return
-        said = "a blocking trail was dropped without being closed: close it, or use it in `with`"
-        warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
         # Any thread may be the one that collects garbage, and it must not wait here.
         self._wind_up(self.on_drop)
+        said = "a blocking trail was dropped without being closed: close it, or use it in `with`"
+        warnings.warn(said, ResourceWarning, stacklevel=2, source=self)  # which may be an error
 
     def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
         with self._entering:

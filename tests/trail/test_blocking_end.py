@@ -1,9 +1,11 @@
 """A blocking trail that ends while other threads come to it: each of them hears of it, and none waits for ever."""
 
 import asyncio
+import gc
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import ModuleType
@@ -149,3 +151,24 @@ def test_given_a_loop_that_takes_no_task_then_the_caller_is_told_and_does_not_wa
             asked.result(PATIENCE)
         work.close()
     portal.close()
+
+
+def test_given_warnings_that_are_errors_then_the_thread_of_a_dropped_trail_ends_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[type[BaseException]] = []
+
+    def hear(unraisable: "sys.UnraisableHookArgs") -> None:
+        raised.append(unraisable.exc_type)
+
+    monkeypatch.setattr(sys, "unraisablehook", hear)
+    before = set(threading.enumerate())
+    trail = Steptrail.open_sync("sqlite:///:memory:")
+    thread = next(each for each in set(threading.enumerate()) - before if each.name == "steptrail-loop")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del trail
+        gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert set(raised) == {ResourceWarning}
