@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import is_out_of_files, too_many
 from steptrail.infrastructure.store.core.work_threads import started
+from steptrail.runtime.kernel.thread_calls import Helpers
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Portal:
         if is_out_of_files():  # looked at first: Python would leave half a loop behind, and complain of that
             raise too_many("the loop of the blocking API")
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(Helpers(thread_name_prefix="steptrail-helper"))
         self._entering, self._is_ending = threading.RLock(), False
         over = self._loop.create_future()
         try:
