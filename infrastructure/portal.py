@@ -13,11 +13,13 @@ import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import is_out_of_files, too_many
 from steptrail.infrastructure.store.core.work_threads import started
+from steptrail.runtime.kernel.thread_calls import Helpers
 
 T = TypeVar("T")
 
@@ -52,6 +54,7 @@ class Portal:
         if is_out_of_files():  # looked at first: Python would leave half a loop behind, and complain of that
             raise too_many("the loop of the blocking API")
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(Helpers(thread_name_prefix="steptrail-helper"))
         self._entering, self._is_ending = threading.RLock(), False
         over = self._loop.create_future()
         try:
@@ -79,7 +82,19 @@ class Portal:
         Raises `StoreUnavailable` after `close`, when that cancels it, in a process that was forked since, and at the
         very end of a program.
         """
-        future = self._begin(work)
+        future: Future[T] = Future()
+        task: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            # The task is kept, and not looked for by its coroutine: tracers put one of their own around that.
+            try:
+                task.append(self._loop.create_task(work))
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+            task[0].add_done_callback(partial(_settle, future))
+
+        self._have(begin, work)
         try:
             while not future.done():
                 wait([future], _LOOK_SECONDS)  # it raises no TimeoutError of its own, and a handler may raise one
@@ -89,11 +104,12 @@ class Portal:
                 raise
             raise StoreUnavailable("the trail was closed while this ran: open it again") from None
         except BaseException:
-            # It can be cancelled where the exception is not its own. The task still has its pause to write. What other
+            # It is cancelled where the exception is not its own. The task still has its pause to write. What other
             # threads run here goes on.
-            if future.cancel():
-                with suppress(StoreUnavailable):
-                    self._begin(_ended(work)).result()
+            if not future.done():
+                with suppress(RuntimeError):  # the loop has ended, and the task before it
+                    self._loop.call_soon_threadsafe(lambda: task[0].cancel())
+                wait([future])
             raise
 
     def close(self) -> None:
@@ -109,10 +125,10 @@ class Portal:
         if os.getpid() != self._process:
             _left_behind.append(self._loop)
             return
-        said = "a blocking trail was dropped without being closed: close it, or use it in `with`"
-        warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
         # Any thread may be the one that collects garbage, and it must not wait here.
         self._wind_up(self.on_drop)
+        said = "a blocking trail was dropped without being closed: close it, or use it in `with`"
+        warnings.warn(said, ResourceWarning, stacklevel=2, source=self)  # which may be an error
 
     def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
         with self._entering:
@@ -120,7 +136,8 @@ class Portal:
                 self._is_ending = True
                 asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+    def _have(self, begin: Callable[[], object], work: Coroutine[Any, Any, object]) -> None:
+        """Have the loop begin some work. That is closed where it cannot be."""
         try:
             if (why := self._has_lost_its_thread()) is not None:
                 raise StoreUnavailable(why)
@@ -129,7 +146,7 @@ class Portal:
                 if not self.is_open:
                     raise StoreUnavailable("the trail is closed: open it again")
                 refuse_inside_a_loop()
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
+                self._loop.call_soon_threadsafe(begin)
         except BaseException:
             work.close()
             raise
@@ -163,10 +180,14 @@ async def _end(over: "asyncio.Future[None]", close: Callable[[], Coroutine[Any, 
             over.set_result(None)
 
 
-async def _ended(work: Coroutine[Any, Any, T]) -> None:
-    running = [task for task in asyncio.all_tasks() if task.get_coro() is work]
-    if running:
-        await asyncio.wait(running)
+def _settle(future: "Future[T]", task: "asyncio.Task[T]") -> None:
+    if task.cancelled():
+        future.cancel()
+        future.set_running_or_notify_cancel()
+    elif (error := task.exception()) is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())
 
 
 def refuse_inside_a_loop() -> None:

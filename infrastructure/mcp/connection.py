@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.mcp.listing import fault_of, without_unreadable
 from steptrail.runtime.kernel.cancellation import wait_to_the_end
@@ -142,7 +142,7 @@ class McpConnection:
             from mcp import Client
             from mcp_types import Implementation
 
-            ourselves = Implementation(name="steptrail", version=version("steptrail"))
+            ourselves = Implementation(name="steptrail", version=VERSION)
             transport = _watched(self._dial(self._refuse), self._over, self.unreadable)
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._seconds) as patience:

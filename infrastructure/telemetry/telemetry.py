@@ -1,6 +1,7 @@
 """`Telemetry`: the settings by which the runs of a trail are told to a receiver of OpenTelemetry, while they go on."""
 
 import logging
+import os
 from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
@@ -28,6 +29,7 @@ class Telemetry:
 
     Spans go to `endpoint` over OTLP, protobuf over HTTP, with these `headers`. Without an endpoint the variables of
     OpenTelemetry say where (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_HEADERS`), or they go to this machine.
+    With `OTEL_SDK_DISABLED=true` nothing is told.
     With a `processor` they go to that span processor of OpenTelemetry alone, which is closed with the trail.
 
     `service` is the `service.name` of the spans. `sample` is the share of traces that are told, from 0 to 1: a run and
@@ -74,7 +76,7 @@ class Telemetry:
         if not content and (mask_keys or mask is not None):
             raise ConfigurationError("without `content` there is nothing to mask: leave out `mask_keys` and `mask`")
         masking = Masking(mask_keys, mask)
-        self._share, self._steps, self._is_used = checked_share(sample), steps, False
+        self._share, self._steps, self._is_used = _told_of(checked_share(sample)), steps, False
         self._trace_per: TracePer = trace_per
         self._masking = masking if content else None
         self._flavoured = with_openinference if flavour is not None else _as_it_is
@@ -141,6 +143,11 @@ def checked_share(share: float) -> float:
     if not isinstance(share, int | float) or not 0.0 <= share <= 1.0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"the share of traces is a number from 0 to 1, not {share!r}")
     return share
+
+
+def _told_of(share: float) -> float:
+    """Return a share of traces, or none where the variable of OpenTelemetry turns all of it off."""
+    return 0.0 if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" else share
 
 
 def _check_texts(endpoint: Any, service: Any, headers: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import is_unicode
+from steptrail.domain.version import VERSION
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.times import age_of, time_of
@@ -96,13 +97,11 @@ class Commands:
 
 
 class _Version(argparse.Action):
-    """Prints the version. Looked up only when it is asked for: that takes longer than to parse all else."""
+    """Prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         """Print it and end."""
-        from importlib.metadata import version
-
-        _tell(f"steptrail {version('steptrail')}")
+        _tell(f"steptrail {VERSION}")
         parser.exit()
 
 

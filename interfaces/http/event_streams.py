@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
+from importlib.resources import files
 from inspect import isawaitable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -56,7 +56,7 @@ _GOING_AWAY = 1001
 _FORBIDDEN = 1008
 _MOST_HEARD = 65_536
 """Bytes that a WebSocket may say to us, who do not listen."""
-_CLIENT = Path(__file__).with_name("steptrail.js")
+_CLIENT = files("steptrail.interfaces.http") / "steptrail.js"
 _log = logging.getLogger("steptrail")
 _away = Seldom(_log)
 """Warns of a store that cannot be read: a thousand pages ask again every second until it can."""
@@ -133,10 +133,10 @@ def _like(config: BroadcastConfig) -> UiConfig:
 
 async def _client(request: "Request") -> "Response":
     """Answer with the module for browsers. They ask for it anew each time: it belongs to the version that serves."""
-    from starlette.responses import FileResponse
+    from starlette.responses import Response
 
     del request
-    return FileResponse(_CLIENT, media_type="text/javascript", headers={"cache-control": "no-cache"})
+    return Response(_CLIENT.read_bytes(), media_type="text/javascript", headers={"cache-control": "no-cache"})
 
 
 class _Refused(Exception):

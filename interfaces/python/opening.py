@@ -1,5 +1,7 @@
 """Checks what a service gives to `Steptrail.open`, before anything is opened: nothing has to be closed again then."""
 
+import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError
@@ -13,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def check_opening(store: object, live: object, clock: object, telemetry: "Telemetry | None") -> None:
-    """Raise `ConfigurationError` for no address or store, no switch, no clock, or no telemetry of a new trail."""
+    """Raise `ConfigurationError` for no address or store, no switch, no clock, or no telemetry of a new trail.
+
+    And inside trio, where nothing that it returns could be awaited, and the blocking API would hold up all else.
+    """
+    _refuse_trio()
     if not isinstance(store, str):
         a_store(store)
     a_flag(live, "`live`")
@@ -30,6 +36,22 @@ def check_opening(store: object, live: object, clock: object, telemetry: "Teleme
                 f"`telemetry` is a `Telemetry(...)` of steptrail.telemetry, not {type(telemetry).__name__}"
             )
         telemetry.check_unused()
+
+
+def _refuse_trio() -> None:
+    if (trio := sys.modules.get("trio.lowlevel")) is None:
+        return
+    try:
+        trio.current_trio_token()
+    except RuntimeError:  # there is trio, and this is not run by it
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError(
+            "this is run by trio, and a trail needs asyncio: run it with `anyio.run(main)` or `asyncio.run(main())`, "
+            "or use `Steptrail.open_sync` in a thread, as `anyio.to_thread.run_sync` begins one"
+        ) from None
 
 
 def refuse_settings_of_addresses(

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -65,6 +66,24 @@ def run_in_thread(call: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
 def is_at_the_end(error: RuntimeError) -> bool:
     """Tell whether a thread was refused because the program ends, and not for lack of room."""
     return "interpreter shutdown" in str(error)
+
+
+class Helpers(ThreadPoolExecutor):
+    """The helpers of a loop. At the end of a program, where they take nothing more, a call is made in the loop."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Do what executors do."""
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError as error:
+            if "cannot schedule new futures" not in str(error):  # for lack of threads it waits for one
+                raise
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
 
 
 async def beside_the_loop(call: Callable[[], T], *, name: str) -> T:

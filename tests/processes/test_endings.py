@@ -128,6 +128,10 @@ from concurrent.futures import ThreadPoolExecutor
 ThreadPoolExecutor().submit(work)
 threading._register_atexit(is_ending.set)
 """
+_ASKS_ITS_HELPERS = f"import asyncio\n{_IN_A_THREAD}".replace("def stock", "async def stock").replace(
+    "return 3",
+    "await asyncio.get_running_loop().getaddrinfo('localhost', 80)\n    return await asyncio.to_thread(len, 'tea')",
+)
 _AS_PYTHON_3_12 = """
 import threading
 really = threading.Thread.start
@@ -292,8 +296,16 @@ def test_a_program_ends_that_comes_to_its_trail_when_python_has_ended_the_thread
         (_IS_CLOSED_AT_EXIT_UNUSED, "all is closed\n"),
         (_IN_A_THREAD, "done 3\n"),
         (_IN_A_POOL, "done 3\n"),
+        (_ASKS_ITS_HELPERS, "done 3\n"),
     ],
-    ids=["it is closed at the end", "by what was registered before", "unused", "a thread goes on", "a pool goes on"],
+    ids=[
+        "closed at the end",
+        "by what was registered before",
+        "unused",
+        "a thread goes on",
+        "a pool goes on",
+        "it asks",
+    ],
 )
 def test_a_program_whose_main_thread_has_ended_runs_and_closes_its_trail(
     left: str, said: str, python: str, tmp_path: Path

@@ -1,9 +1,12 @@
 """A blocking trail that ends while other threads come to it: each of them hears of it, and none waits for ever."""
 
 import asyncio
+import gc
+import signal
 import sys
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import ModuleType
 
@@ -96,3 +99,76 @@ def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_w
     replaced.append(threads)
     with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process"):
         Steptrail.open_sync("sqlite:///:memory:")
+
+
+def test_given_a_tracer_around_each_task_then_what_a_handler_of_a_signal_raises_waits_for_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As ddtrace does it: a coroutine of its own awaits the one that the loop is given."""
+    make, has_ended = asyncio.BaseEventLoop.create_task, list[bool]()
+
+    def traced(loop: asyncio.BaseEventLoop, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
+        async def around() -> object:
+            return await work
+
+        return make(loop, around())
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def slow_to_end() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        try:
+            await endless()
+        finally:
+            await asyncio.sleep(0.2)
+            has_ended.append(True)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", traced)
+    before = signal.signal(signal.SIGUSR1, end)
+    portal = Portal()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            portal.call(slow_to_end())
+        assert has_ended
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        portal.close()
+
+
+def test_given_a_loop_that_takes_no_task_then_the_caller_is_told_and_does_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("the tracer has failed")
+
+    portal = Portal()
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.BaseEventLoop, "create_task", refuse)
+        work = endless()
+        asked = in_a_thread(lambda: portal.call(work))
+        with pytest.raises(RuntimeError, match="the tracer has failed"):
+            asked.result(PATIENCE)
+        work.close()
+    portal.close()
+
+
+def test_given_warnings_that_are_errors_then_the_thread_of_a_dropped_trail_ends_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[type[BaseException]] = []
+
+    def hear(unraisable: "sys.UnraisableHookArgs") -> None:
+        raised.append(unraisable.exc_type)
+
+    monkeypatch.setattr(sys, "unraisablehook", hear)
+    before = set(threading.enumerate())
+    trail = Steptrail.open_sync("sqlite:///:memory:")
+    thread = next(each for each in set(threading.enumerate()) - before if each.name == "steptrail-loop")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del trail
+        gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert set(raised) == {ResourceWarning}

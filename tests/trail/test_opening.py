@@ -3,10 +3,12 @@
 import asyncio
 import gc
 import logging
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -134,3 +136,32 @@ async def test_a_trail_that_is_dropped_unclosed_is_warned_of_and_one_that_was_cl
     await store.close()
     assert [each.category for each in heard] == [ResourceWarning]
     assert "await trail.close()" in str(heard[0].message)
+
+
+@pytest.fixture
+def run_by_trio(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have trio say that it runs this, while the list holds something."""
+    says_so: list[bool] = []
+
+    def current_trio_token() -> None:
+        if not says_so:
+            raise RuntimeError("must be called from async context")
+
+    loaded = ModuleType("trio.lowlevel")
+    vars(loaded)["current_trio_token"] = current_trio_token
+    monkeypatch.setitem(sys.modules, "trio.lowlevel", loaded)
+    return says_so
+
+
+def test_inside_trio_a_trail_is_refused_when_it_is_opened(run_by_trio: list[bool]) -> None:
+    Steptrail.open_sync("sqlite:///:memory:").close()
+    run_by_trio.append(True)
+    for opened in (Steptrail.open, Steptrail.open_sync):
+        with pytest.raises(ConfigurationError, match=r"run by trio.*asyncio\.run"):
+            opened("sqlite:///:memory:")
+
+
+async def test_a_loop_of_asyncio_that_trio_runs_will_do(run_by_trio: list[bool]) -> None:
+    run_by_trio.append(True)
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        assert not (await trail.runs())

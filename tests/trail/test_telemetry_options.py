@@ -374,3 +374,18 @@ async def test_a_processor_that_fails_as_it_ends_leaves_the_trail_closed(caplog:
         assert (await trail.run(desk("Done."), "hi")).output == "Done."
     assert "did not end as it should" in caplog.text
     assert "the receiver has gone: api_key=…" in caplog.text
+
+
+async def test_the_variable_that_turns_opentelemetry_off_turns_off_what_runs_tell(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    for telemetry in (
+        Telemetry(receiver.url, metrics=True),
+        Telemetry(processor=SimpleSpanProcessor(exporter), metrics=reader),
+    ):
+        async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
+            await trail.run(desk("Hello."), "Hi.", session="s")
+    assert (receiver.spans, receiver.metrics, exporter.get_finished_spans()) == ([], {}, ())
+    assert reader.get_metrics_data() is None

@@ -20,8 +20,10 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import cache
 from http import HTTPStatus
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
 
 from steptrail.domain.errors import MissingExtra, stream_name
 from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-_HERE = Path(__file__).parent
+_PACKAGE: Final = "steptrail.interfaces.http.inspector"
+"""The package with the templates and the static files. It may lie in a zip."""
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -101,7 +104,7 @@ def inspector(
             Route("/health", pages.answer(pages.health)),
             Route("/act/{session}", acting.answer(acting.act), methods=["POST"]),
             Route("/live", pages.answer(pages.live)),
-            Route("/static/{place:path}", _StaticFiles(_HERE / "static").answer),
+            Route("/static/{place:path}", _StaticFiles(files(_PACKAGE) / "static").answer),
             Route("/{place:path}", pages.answer(pages.nothing)),
         ],
         middleware=[Middleware(Guarded, hosts=names)],
@@ -118,9 +121,13 @@ def _of_an_execution(word: str, answer: "Callable[[Request], Awaitable[Response]
 class _StaticFiles:
     """The files beside the pages: few and small, so they are read once, and no other file can be asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Traversable) -> None:
         self._files = {
-            path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()
+            f"{group.name}/{file.name}": file.read_bytes()
+            for group in folder.iterdir()
+            if group.is_dir()
+            for file in group.iterdir()
+            if file.is_file()
         }
 
     async def answer(self, request: "Request") -> "Response":
@@ -128,7 +135,7 @@ class _StaticFiles:
         from starlette.responses import PlainTextResponse, Response
 
         place = request.path_params["place"]
-        kind = _KINDS.get(Path(place).suffix)
+        kind = _KINDS.get(PurePath(place).suffix)
         if kind is None or place not in self._files:
             return PlainTextResponse("There is no such file.\n", HTTPStatus.NOT_FOUND)
         return Response(self._files[place], media_type=kind)
@@ -137,10 +144,10 @@ class _StaticFiles:
 @cache
 def _templates() -> "Environment":
     """Return the templates, compiled: to do it with the first page would cost that page a quarter of a second."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+        loader=PackageLoader(_PACKAGE),
         auto_reload=False,
         autoescape=True,
         finalize=_harmless,
@@ -164,8 +171,8 @@ def _templates() -> "Environment":
         "stopped": how_it_stopped,
     }
     made.filters.update(words_of_ours)
-    for name in made.list_templates():
-        made.get_template(name)
+    for each in (files(_PACKAGE) / "templates").iterdir():
+        made.get_template(each.name)
     return made
 
 

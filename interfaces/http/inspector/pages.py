@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from steptrail.domain.errors import ConfigurationError, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.version import VERSION
 from steptrail.interfaces.http.inspector.access import Access, access_of
 from steptrail.interfaces.http.inspector.answering import Answering, Card, NotThere
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
@@ -79,12 +80,10 @@ class Pages(Answering):
 
     async def health(self, request: "Request", access: Access) -> "Response":
         """Answer with what can be said of the store at a glance."""
-        from importlib.metadata import version
-
         due, has_more_due = await runs_due(self.trail, access)
         newest = await page_of_runs(self.trail, access, IndexQuery())
         facts: dict[str, str | int | None] = {
-            "version": version("steptrail"),
+            "version": VERSION,
             "position": await growing_position(self.trail.store) if access.tenant is None else None,
             "engine": None,
         }
