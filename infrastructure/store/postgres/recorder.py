@@ -68,21 +68,25 @@ _OF_ALL: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
     "LEFT JOIN steptrail.streams s ON s.number = e.stream "
 )
-_BETWEEN: LiteralString = (
-    "WHERE e.position > %s::bigint AND e.position <= %s::bigint AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
-)
-_LOG: LiteralString = (
+_OF_TYPES: LiteralString = "AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
+_BETWEEN: LiteralString = f"WHERE e.position > %s::bigint AND e.position <= %s::bigint {_OF_TYPES}"
+_WITH_HEADS: LiteralString = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
     f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_OF_ALL}"  # noqa: S608
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = "
-    f"(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) {_BETWEEN}"
+    "(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) "
 )
+_LOG: LiteralString = _WITH_HEADS + _BETWEEN
 _LOG_WITHOUT_HEADS: LiteralString = f"SELECT e.position, s.id, {_ROW} {_OF_ALL}{_BETWEEN}"
-_OF_ONE: LiteralString = (
+_LOG_OF_ONE: LiteralString = (
     # The versions of one stream stand in the order of their positions. Whoever reads on from one of its events, a page
-    # after another, is spared all that stand before it.
-    f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
-    f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
+    # after another, is spared all that stand before it; so is who reads on from where the log ended. The sums keep the
+    # server from the index of positions: a plan for any parameters took few events for behind any, and read them all.
+    f"{_WITH_HEADS}WHERE e.{_OF_STREAM} AND e.version > coalesce("  # noqa: S608
+    f"(SELECT before.version FROM steptrail.events before WHERE before.position = %s::bigint AND before.{_OF_STREAM}), "
+    f"(SELECT before.version FROM steptrail.events before WHERE before.{_OF_STREAM} AND before.position + 0 <= "
+    "%s::bigint AND %s::bigint > 0 ORDER BY before.version DESC LIMIT 1), 0) AND e.position + 0 > %s::bigint "
+    f"{_OF_TYPES}ORDER BY e.version LIMIT %s::bigint"
 )
 _NEWEST: LiteralString = "SELECT coalesce(max(position), 0) FROM steptrail.events"
 _GROWN: LiteralString = (
@@ -280,8 +284,8 @@ class PostgresRecorder(Recorder):
         wanted = list(topics) or None
         if stream is not None:
             # Its commits wait for each other, so it is complete as it is seen, whatever of others is in flight.
-            parameters = (after, _LARGEST, wanted, wanted, stream, after, stream, limit)
-            return self._fetch(_LOG + _OF_ONE, parameters)
+            begin = (stream, after, stream, stream, after, after, after)
+            return self._fetch(_LOG_OF_ONE, (*begin, wanted, wanted, limit))
         page = f"{_LOG if heads else _LOG_WITHOUT_HEADS}ORDER BY e.position LIMIT %s::bigint"
 
         def read(connection: Connection) -> list[LogRow]:
