@@ -28,7 +28,15 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
+from steptrail.infrastructure.store.core.recorder import (
+    STRAY,
+    CommitRow,
+    EventRow,
+    LogRow,
+    PendingCommit,
+    Recorder,
+    parts_of,
+)
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
@@ -177,7 +185,7 @@ class PostgresRecorder(Recorder):
                 # Locked until what stands on them is there: an erasure waits, and finds it.
                 erased = {row[0] for row in connection.execute(_BASES, (bases,)).fetchall() if row[1] == "erased"}
                 kept = [commit for commit in commits if commit.base not in erased]
-                parts = [kept[first : first + _AT_ONCE] for first in range(0, len(kept), _AT_ONCE)]
+                parts = parts_of(kept, _AT_ONCE)
                 rows = (row for part in parts for row in _APPEND.rows(connection, _parameters(part, connection.types)))
                 return [next(rows) if commit.base not in erased else _NOT_STORED for commit in commits]
         finally:
