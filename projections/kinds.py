@@ -86,6 +86,10 @@ class Lifecycle(Protocol):
         """The version of the newest event it has been given."""
         ...
 
+    def copied(self) -> "Lifecycle":
+        """Return one that goes on from here by itself."""
+        ...
+
     def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> "tuple[RunEvent, ...]":
         """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
         ...

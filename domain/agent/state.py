@@ -4,7 +4,6 @@ All its values are folded from events. Criteria and hooks read it. Only an event
 with the methods of `HookedState`.
 """
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, OpenApproval, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.copies import own
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
@@ -184,7 +184,7 @@ class AgentState(StreamState[SessionFold]):
             OpenApproval(
                 id=asked.id,
                 tool=call.name,
-                arguments=copy.deepcopy(call.arguments),
+                arguments=own(call.arguments),
                 digest=asked.digest,
                 expires_at=to_datetime(asked.expires_at),
                 asked_by=asked.asked_by,

@@ -1,10 +1,10 @@
 """The envelope: all that a workflow carries from node to node, as nodes and callers read it."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from steptrail.domain.base import Count, Positive, Value
+from steptrail.domain.copies import own
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
@@ -88,27 +88,27 @@ class Envelope:
     @property
     def input(self) -> Any:
         """The input of the run."""
-        return copy.deepcopy(self._input)
+        return own(self._input)
 
     @property
     def vars(self) -> dict[str, Any]:
         """The variables, by key."""
-        return copy.deepcopy(dict(self._vars))
+        return own(dict(self._vars))
 
     @property
     def item(self) -> Any:
         """The item that a function of a map or a filter is called for; None elsewhere."""
-        return copy.deepcopy(self._item)
+        return own(self._item)
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
         """The artifacts, in the order in which branches are declared."""
-        return tuple(copy.deepcopy(list(self._artifacts)))
+        return own(tuple(self._artifacts))
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The messages, in the order in which branches are declared."""
-        return tuple(copy.deepcopy(list(self._messages)))
+        return own(tuple(self._messages))
 
     @property
     def errors(self) -> tuple[NodeError, ...]:
@@ -118,7 +118,7 @@ class Envelope:
     @property
     def trace(self) -> dict[str, JsonValue]:
         """The ids of the run and of what it belongs to."""
-        return copy.deepcopy(dict(self._trace))
+        return own(dict(self._trace))
 
     def has_errors(self) -> bool:
         """Tell whether a failure was recorded."""
@@ -127,7 +127,7 @@ class Envelope:
     def get(self, path: str, default: object = None) -> Any:
         """Return the variable at a path such as `plan.title`: it walks objects, then tries the path as one key."""
         is_there, value = found(self._vars, path)
-        return copy.deepcopy(value) if is_there else default
+        return own(value) if is_there else default
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Envelope) and all(

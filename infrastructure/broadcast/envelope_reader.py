@@ -28,6 +28,10 @@ class StreamFolds:
         """The version of the newest event it has been given."""
         return self._lifecycle.version
 
+    def copied(self) -> "StreamFolds":
+        """Return folds that go on from here by themselves."""
+        return StreamFolds(self._lifecycle.copied(), self.envelopes.copied())
+
     def apply(self, record: Recorded[Any], /, *, position: int = 0) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of the next event of the stream."""
         told = self._lifecycle.apply(record, position=position)

@@ -17,9 +17,12 @@ from steptrail.infrastructure.entry_reader import is_fork
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 from steptrail.projections.broadcast.fold import chunk_of
+from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 _MOST_TOLD, _MOST_CHUNKS = 256, 64
+_EVENTS_BETWEEN_MARKS = 1_024
+"""A copy of folds shares nearly all values with them, but for a list of these: of a long session few are kept."""
 
 
 class _Told(NamedTuple):
@@ -35,6 +38,8 @@ class _Feed:
 
     def __init__(self) -> None:
         self.folds: StreamFolds | None = None
+        self._marks = dict[int, StreamFolds]()
+        """Copies of the folds at some versions, so that no reader has to begin at the beginning again."""
         self.told = Newest[int, _Told](_MOST_TOLD)
         self.chunks = Newest[tuple[TextDelta | NodeProgress, str | None, int], BroadcastEnvelope | None](_MOST_CHUNKS)
         self.folding = asyncio.Lock()
@@ -44,6 +49,23 @@ class _Feed:
         if self.folds is None or self.folds.version < folds.version:
             self.folds = folds
         return self.folds is folds
+
+    def marked(self, folds: StreamFolds) -> StreamFolds:
+        """Keep a copy of the folds if they stand at a mark, and return folds to go on with.
+
+        Those that have come there first are gone on with by all, so that what is in them is there once.
+        """
+        if folds.version % _EVENTS_BETWEEN_MARKS:
+            return folds
+        if (kept := self._marks.get(folds.version)) is not None:
+            return kept.copied()
+        self._marks[folds.version] = folds.copied()
+        return folds
+
+    def before(self, version: int) -> StreamFolds | None:
+        """Return a copy of the newest folds that were kept at or before a version."""
+        newest = max((each for each in self._marks if each <= version), default=None)
+        return None if newest is None else self._marks[newest].copied()
 
 
 _feeds: WeakValueDictionary[tuple[EventStore, asyncio.AbstractEventLoop, str, BroadcastConfig], _Feed] = (
@@ -100,16 +122,31 @@ class FeedReader:
         ended = folds.envelopes.executions_ended
         messages = folds.apply(record)
         made = _Told(messages, folds.envelopes.last_id, folds.envelopes.executions_ended > ended)
-        return self._feed.told.keep(record.version, made) if self._feed.lead(folds) else made
+        to_go_on_with = self._feed.marked(folds)
+        if self._feed.lead(folds):
+            return self._feed.told.keep(record.version, made)
+        self._own = to_go_on_with
+        return made
 
     async def _folds_at(self, version: int) -> StreamFolds | None:
         """Return folds at a version: those of the feed, or else this reader's own; None for an unknown kind."""
         found = self._at(version)
         if found is None:
             async with self._feed.folding:
-                found = self._at(version) or await fold_at(self._store, self._stream, version, self._config)
+                found = self._at(version) or await self._caught_up(version)
         self._own = None if found is None or self._feed.lead(found) else found
         return found
+
+    async def _caught_up(self, version: int) -> StreamFolds | None:
+        """Return folds at a version, made of the nearest that are known before it: a long session takes seconds."""
+        nearest, own = self._feed.before(version), self._own
+        if own is not None and (0 if nearest is None else nearest.version) < own.version <= version:
+            nearest = own
+        if nearest is None:
+            return await fold_at(self._store, self._stream, version, self._config)
+        for record in await records_between(self._store, self._stream, nearest.version, version):
+            nearest.apply(record)
+        return nearest
 
     def _at(self, version: int) -> StreamFolds | None:
         return next((each for each in (self._feed.folds, self._own) if each and each.version == version), None)

@@ -6,7 +6,7 @@ cancellation of the caller that waits for the call, and `KeyboardInterrupt`.
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,12 +26,9 @@ from steptrail.runtime.agent.tool_port import (
     ToolSucceeded,
     ToolTimedOut,
 )
-from steptrail.runtime.kernel.json_form import to_json_value
-from steptrail.runtime.kernel.thread_calls import beside_the_loop, run_in_thread
+from steptrail.runtime.kernel.json_form import looked_through, to_json_value
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 from steptrail.runtime.kernel.time_bound import TimeBound
-
-_LARGE = 10_000
-"""Items of a result that are looked through beside the loop."""
 
 _GRACE_SECONDS = 1.0
 """How long an async tool that was cancelled may take to end."""
@@ -167,10 +164,7 @@ async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
     try:
         returned = tool.invoke(bound)
         value: object = await returned if inspect.isawaitable(returned) else returned
-        if not isinstance(value, str) and isinstance(value, Sized) and len(value) > _LARGE:
-            # A million numbers take a second to look through.
-            return await beside_the_loop(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
-        return _succeeded(value)
+        return await looked_through(partial(_succeeded, value), value)
     except BaseException as error:
         return _Raised(error)
 

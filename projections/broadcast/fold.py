@@ -1,6 +1,7 @@
 """From what happens in one session to the messages about it: one fold a session, live and from the log alike."""
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Literal, cast
 
 from steptrail.domain.agent.events import AgentEvent
@@ -61,6 +62,13 @@ class EnvelopeFold:
     def is_settled(self) -> bool:
         """Whether the status and the message before the next one are known."""
         return self._is_whole or (self._status is not None and self.last_id is not None)
+
+    def copied(self) -> "EnvelopeFold":
+        """Return one that goes on from here by itself."""
+        other = copy(self)
+        other._open_tries, other._ended_tries = self._open_tries.copy(), Newest[Place, int](_MOST_ENDED)
+        other._ended_tries.update(self._ended_tries)
+        return other
 
     def apply(self, event: RunEvent) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages that an event makes under this configuration, none for most."""

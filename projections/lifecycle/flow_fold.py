@@ -85,6 +85,10 @@ class FlowLifecycleFold:
         """The version of the newest event that was applied."""
         return self._state.version
 
+    def copied(self) -> "FlowLifecycleFold":
+        """Return one that goes on from here by itself."""
+        return FlowLifecycleFold(self._state)
+
     def apply(self, record: Recorded[FlowEvent], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
         event, run = record.event, self._state.run

@@ -60,6 +60,10 @@ class LifecycleFold:
         """The version of the newest event that was applied."""
         return self.state.version
 
+    def copied(self) -> "LifecycleFold":
+        """Return one that goes on from here by itself."""
+        return LifecycleFold(self.state)
+
     def apply(self, record: Recorded[AgentEvent], *, position: int | None = None) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
         before = self.state

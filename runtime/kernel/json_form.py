@@ -6,16 +6,44 @@ type, instead of failing the session that recorded it.
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from enum import Enum
 from math import isfinite
 from types import GeneratorType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
+from steptrail.runtime.kernel.thread_calls import beside_the_loop
+
+T = TypeVar("T")
+
+_MANY = 10_000
+"""So many values are looked through in the time that a thread takes to begin, or a little more."""
+
+
+async def looked_through(look: Callable[[], T], value: object) -> T:
+    """Return `look()`, which looks through a value: beside the event loop where that holds many others, however deep.
+
+    A million numbers take a second to look through.
+    """
+    return await beside_the_loop(look, name="steptrail-values") if _holds_many(value) else look()
+
+
+def _holds_many(value: object) -> bool:
+    left, held = [value], 0
+    while left and held <= _MANY:
+        each = left.pop()
+        if isinstance(each, str | bytes | bytearray) or not isinstance(each, Sized):
+            continue
+        held += len(each)
+        if isinstance(each, dict) and held <= _MANY:
+            left.extend(cast("dict[object, object]", each).values())
+        elif isinstance(each, list | tuple) and held <= _MANY:
+            left.extend(cast("Sequence[object]", each))
+    return held > _MANY
 
 
 def to_json_value(value: object, where: str = "") -> JsonValue:

@@ -1,6 +1,7 @@
 """A toy, an agent and a workflow are all machines, on both stores."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, cast
 
@@ -77,6 +78,9 @@ class _Untold:
 
     def __init__(self, toy: Toy) -> None:
         self.version = toy.version
+
+    def copied(self) -> "_Untold":
+        return copy(self)
 
     def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
         del position

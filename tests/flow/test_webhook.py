@@ -15,9 +15,11 @@ from steptrail import Steptrail
 from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeRetryScheduled
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.storable import storable
 from steptrail.runtime.flow.means import MOST_BYTES
 from steptrail.workflow import FailureClass, FlowResult, RetryPolicy, Workflow
 from tests.flow.kit import events_of, run_to_rest
+from tests.harness.beside_the_loop import beside_the_loop
 from tests.runner.kit import HandClock, trail_of
 
 MARK = "hunter2"
@@ -277,6 +279,17 @@ async def test_a_success_that_cannot_be_read_is_not_sent_again_with_the_failures
 async def test_an_answer_that_is_not_the_json_it_says_is_a_failure(server: Server, content: bytes) -> None:
     server.answers["/odd"] = [(200, {"content-type": "application/problem+json"}, content)]
     assert failure_in(await ask(server.url + "/odd")) == (FailureClass.VALIDATION, 200)
+
+
+async def test_others_have_the_event_loop_while_a_large_answer_is_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.runtime.flow.calls.port.storable", beside_the_loop(storable))
+    rows = [{"number": number} for number in range(10_000)]
+    server.answers["/rows"] = [(200, {"content-type": "application/json"}, json.dumps(rows).encode())]
+    result = await ask(f"{server.url}/rows")
+    assert result.status is ExecutionStatus.COMPLETED
+    assert result.output == {"status": 200, "body": rows}
 
 
 async def test_an_answer_without_a_body_is_a_success(server: Server) -> None:

@@ -313,6 +313,9 @@ class _BellLifecycle:
     def version(self) -> int:
         return self._bell.version
 
+    def copied(self) -> "_BellLifecycle":
+        return _BellLifecycle(self._bell)
+
     def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
         self._bell = _evolve(self._bell, record)
         if not record.event.TYPE.startswith("bell."):

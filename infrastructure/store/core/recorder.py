@@ -4,7 +4,7 @@ A row of an answer holds the columns of its commit where it is the first event o
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import LiteralString
 
 from msgspec import Struct
@@ -23,6 +23,10 @@ from steptrail.infrastructure.store.core.log_watch import LogWatch
 
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
+
+_BYTES_AT_ONCE = 64 << 20
+"""Of several commits no more go to a database together: a server takes no gigabyte at once, and all of it is in memory
+several times meanwhile."""
 
 CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 """The head of a commit as columns: commit id, actor, causation, segment, key id."""
@@ -56,6 +60,31 @@ class PendingCommit(Struct, frozen=True):
     def base(self) -> str | None:
         """The stream that this begins another one on, if it does; see `base_of`."""
         return base_of(self.expected, self.summary)
+
+    @property
+    def size(self) -> int:
+        """How many bytes its events and its blobs have."""
+        of_events = sum([len(state) + len(content or b"") for *_, state, content in self.rows])
+        return of_events + sum([len(blob.body) for blob in self.blobs])
+
+
+def going_together(commits: Iterable[PendingCommit], most: int) -> int:
+    """Return how many of the first commits go to a database at once: at least one, and `most` at most."""
+    count = size = 0
+    for commit in commits:
+        size += commit.size
+        if count and (count == most or size > _BYTES_AT_ONCE):
+            break
+        count += 1
+    return count
+
+
+def parts_of(commits: Sequence[PendingCommit], most: int) -> Iterator[Sequence[PendingCommit]]:
+    """Yield all commits in their order, as many at a time as go to a database at once, `most` at most."""
+    while commits:
+        count = going_together(commits, most)
+        yield commits[:count]
+        commits = commits[count:]
 
 
 class Recorder(AuxiliaryTables):

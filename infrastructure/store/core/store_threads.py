@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases, StoreLease
-from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
+from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder, going_together
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished, tell_all
 from steptrail.runtime.kernel.cancellation import Uncancellable, wait_to_the_end
 from steptrail.runtime.kernel.live_bus import LiveBus
@@ -204,7 +204,7 @@ class StoreThreads:
         is_more = True
         while is_more:
             with self._lock:
-                count = min(len(self._waiting), _COMMITS_PER_GROUP)
+                count = going_together((pending for pending, _ in self._waiting), _COMMITS_PER_GROUP)
                 group = [self._waiting.popleft() for _ in range(count)]
             outcomes: Sequence[StreamHead | BaseException]
             with self._writing:

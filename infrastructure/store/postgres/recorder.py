@@ -28,7 +28,15 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, Recorder
+from steptrail.infrastructure.store.core.recorder import (
+    STRAY,
+    CommitRow,
+    EventRow,
+    LogRow,
+    PendingCommit,
+    Recorder,
+    parts_of,
+)
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integer, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
@@ -70,21 +78,25 @@ _OF_ALL: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
     "LEFT JOIN steptrail.streams s ON s.number = e.stream "
 )
-_BETWEEN: LiteralString = (
-    "WHERE e.position > %s::bigint AND e.position <= %s::bigint AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
-)
-_LOG: LiteralString = (
+_OF_TYPES: LiteralString = "AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
+_BETWEEN: LiteralString = f"WHERE e.position > %s::bigint AND e.position <= %s::bigint {_OF_TYPES}"
+_WITH_HEADS: LiteralString = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
     f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_OF_ALL}"  # noqa: S608
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = "
-    f"(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) {_BETWEEN}"
+    "(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) "
 )
+_LOG: LiteralString = _WITH_HEADS + _BETWEEN
 _LOG_WITHOUT_HEADS: LiteralString = f"SELECT e.position, s.id, {_ROW} {_OF_ALL}{_BETWEEN}"
-_OF_ONE: LiteralString = (
+_LOG_OF_ONE: LiteralString = (
     # The versions of one stream stand in the order of their positions. Whoever reads on from one of its events, a page
-    # after another, is spared all that stand before it.
-    f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
-    f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
+    # after another, is spared all that stand before it; so is who reads on from where the log ended. The sums keep the
+    # server from the index of positions: a plan for any parameters took few events for behind any, and read them all.
+    f"{_WITH_HEADS}WHERE e.{_OF_STREAM} AND e.version > coalesce("  # noqa: S608
+    f"(SELECT before.version FROM steptrail.events before WHERE before.position = %s::bigint AND before.{_OF_STREAM}), "
+    f"(SELECT before.version FROM steptrail.events before WHERE before.{_OF_STREAM} AND before.position + 0 <= "
+    "%s::bigint AND %s::bigint > 0 ORDER BY before.version DESC LIMIT 1), 0) AND e.position + 0 > %s::bigint "
+    f"{_OF_TYPES}ORDER BY e.version LIMIT %s::bigint"
 )
 _NEWEST: LiteralString = "SELECT coalesce(max(position), 0) FROM steptrail.events"
 _GROWN: LiteralString = (
@@ -177,7 +189,7 @@ class PostgresRecorder(Recorder):
                 # Locked until what stands on them is there: an erasure waits, and finds it.
                 erased = {row[0] for row in connection.execute(_BASES, (bases,)).fetchall() if row[1] == "erased"}
                 kept = [commit for commit in commits if commit.base not in erased]
-                parts = [kept[first : first + _AT_ONCE] for first in range(0, len(kept), _AT_ONCE)]
+                parts = parts_of(kept, _AT_ONCE)
                 rows = (row for part in parts for row in _appended(connection, part))
                 return [next(rows) if commit.base not in erased else _NOT_STORED for commit in commits]
         finally:
@@ -286,8 +298,8 @@ class PostgresRecorder(Recorder):
         wanted = list(topics) or None
         if stream is not None:
             # Its commits wait for each other, so it is complete as it is seen, whatever of others is in flight.
-            parameters = (after, _LARGEST, wanted, wanted, stream, after, stream, limit)
-            return self._fetch(_LOG + _OF_ONE, parameters)
+            begin = (stream, after, stream, stream, after, after, after)
+            return self._fetch(_LOG_OF_ONE, (*begin, wanted, wanted, limit))
         page = f"{_LOG if heads else _LOG_WITHOUT_HEADS}ORDER BY e.position LIMIT %s::bigint"
 
         def read(connection: Connection) -> list[LogRow]:

@@ -39,9 +39,11 @@ _SOME_OF_LOG = (
 _OF_ONE = f"FROM {EVENTS_OF_COMMITS} LEFT JOIN types t ON t.number = e.type WHERE c.{OF_STREAM} "
 _AFTER_VERSION = f"AND c.version >= {BEGIN_OF} AND e.version > ? ORDER BY c.version, e.position LIMIT ?"
 _AFTER_POSITION = (
-    # Whoever reads on from one of its events, a page after another, is spared the commits before it.
+    # Whoever reads on from one of its events, a page after another, is spared the commits before it; so is who reads on
+    # from where the log ended.
     f"AND c.version >= coalesce((SELECT max(version) FROM commits WHERE {OF_STREAM} AND version <= "  # noqa: S608 - ours
-    f"(SELECT version FROM events WHERE position = ? AND {OF_STREAM})), 0) "
+    f"(SELECT version FROM events WHERE position = ? AND {OF_STREAM})), (SELECT version FROM commits "
+    f"WHERE {OF_STREAM} AND position <= ? AND ? > 0 ORDER BY version DESC LIMIT 1), 0) "
     # The plus keeps SQLite from looking for the events of each commit from that position on.
     "AND c.position + c.size > ? AND +e.position > ?"
 )
@@ -142,7 +144,7 @@ class SqliteRecorder(Recorder):
             return self._fetch(
                 f"SELECT e.position, ?, {_ROW}, {_HEAD} {_OF_ONE} {_AFTER_POSITION} {wanted} "
                 "ORDER BY c.version, e.position LIMIT ?",
-                (stream, stream, stream, after, stream, after, after, *topics, limit),
+                (stream, stream, stream, after, stream, stream, after, after, after, after, *topics, limit),
             )
         if not heads:
             found = f"{_ROW} {_EVENTS_OF_ALL}"

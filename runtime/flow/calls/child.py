@@ -1,5 +1,6 @@
 """A try of a node that runs an agent or another workflow, in a stream of its own. The one module that knows agents."""
 
+from functools import partial
 from typing import cast
 
 from steptrail.domain.errors import ConfigurationError
@@ -21,6 +22,7 @@ from steptrail.runtime.flow.children import ChildFlow, why_no_output
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
+from steptrail.runtime.kernel.json_form import looked_through
 
 MAX_DEPTH = 3
 """How many levels of streams there may be below the first."""
@@ -89,7 +91,8 @@ class FlowCall:
             return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if state.status is not ExecutionStatus.COMPLETED:
             return _no_answer(self._flow.name, stream, state.stop_reason, why_no_output(state), usage)
-        return Succeeded(output=state.output, sets=_usage_of(self._output, usage), usage=usage)
+        made = partial(Succeeded, output=state.output, sets=_usage_of(self._output, usage), usage=usage)
+        return await looked_through(made, state.output)
 
 
 def _place(attempt: Try) -> ChildPlace:

@@ -17,7 +17,7 @@ from steptrail.domain.storable import type_name
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try, not_brought
 from steptrail.runtime.flow.functions import Update, takes_context
-from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.kernel.json_form import looked_through, to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 T = TypeVar("T")
@@ -50,7 +50,8 @@ class FunctionCall:
             returned = await run_in_thread(call, name=f"steptrail-node-{self._name}")
             if inspect.isawaitable(returned):
                 returned = await returned
-        return _outcome(returned)
+        held = [returned.output, returned.set] if isinstance(returned, Update) else returned
+        return await looked_through(partial(_outcome, returned), held)
 
 
 def _outcome(returned: object) -> Succeeded:

@@ -1,5 +1,6 @@
 """A try of a node with a tool."""
 
+from functools import partial
 from typing import cast
 
 from steptrail.domain.copies import own
@@ -15,6 +16,7 @@ from steptrail.runtime.agent.capture import ToolCapture
 from steptrail.runtime.agent.deadline import shortest
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.failure_class import failure_class
+from steptrail.runtime.kernel.json_form import looked_through
 
 
 class ToolCall:
@@ -59,7 +61,7 @@ class ToolCall:
         returned = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
         match tool_port.outcome_of(self._tool, returned):
             case tool_port.ToolSucceeded(result=result, usage=usage):
-                return Succeeded(output=result, usage=usage)
+                return await looked_through(partial(Succeeded, output=result, usage=usage), result)
             case tool_port.ToolFailed(error=error, usage=usage):
                 failure = failure_class(error, FailureClass.TOOL)
                 return Failed(failure=failure, error=error, usage=usage, raised=classify.raised)

@@ -25,6 +25,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
 from steptrail.runtime.flow.means import HttpAnswer, HttpClient
+from steptrail.runtime.kernel.thread_calls import beside_the_loop
 
 _PATIENCE_SECONDS = 1.0
 """How long a request that was cancelled may take to end."""
@@ -34,6 +35,8 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OF_THE_CLIENT = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 _KEY = "idempotency-key"
+_LARGE = 100_000
+"""Bytes of an answer that are read in the time that a thread takes to begin, or a little more."""
 _TYPE = "content-type"
 
 
@@ -63,8 +66,17 @@ class WebhookCall:
             info = capture(error, default=ErrorType.TOOL, now=attempt.now() / 1e6)
             return Failed(failure=FailureClass.UNAVAILABLE, error=info, raised=error, may_have_acted=True)
         if 200 <= answer.status < 300:
-            return Succeeded(output={"status": answer.status, "body": _body(answer)}, detail={"status": answer.status})
+            return await _succeeded(answer)
         return _refused(self._host, answer, attempt.now() / 1e6)
+
+
+async def _succeeded(answer: HttpAnswer) -> Succeeded:
+    """Return an answer as what the node returns. One of megabytes is read beside the event loop."""
+
+    def read() -> Succeeded:
+        return Succeeded(output={"status": answer.status, "body": _body(answer)}, detail={"status": answer.status})
+
+    return await beside_the_loop(read, name="steptrail-answer") if len(answer.content) > _LARGE else read()
 
 
 class _NoSuccess(Exception):

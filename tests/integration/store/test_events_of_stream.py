@@ -187,3 +187,36 @@ async def test_a_commit_that_says_it_has_more_events_is_named_before_more_are_ap
     fault = await store.verify("agent:b")
     assert (fault and fault.why) == "it has 2 events and says that they are 3"
     await store.close()
+
+
+async def work_of_what_is_new(path: Path, commits: int) -> int:
+    """Return how many steps of SQLite it takes to find what is new in a stream of so many commits and one more."""
+    store, head = open_store(f"sqlite:///{path}", durability="normal"), EMPTY_STREAM
+    for number in range(commits):
+        head = await store.append("agent:a", head, commit_of(f"c{number}", Noted(number=number)))
+    await store.append("agent:b", EMPTY_STREAM, commit_of("other", Noted()))
+    seen = await store.last_position()
+    await store.append("agent:a", head, commit_of("new", Noted(text="new")))
+    await store.close()
+    steps = [0]
+
+    def step() -> int:
+        steps[0] += 1
+        return 0
+
+    def found(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        connection.set_progress_handler(step, 1)
+        return fetch_all(connection, statement, parameters)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "fetch_all", found)
+        store = open_store(f"sqlite:///{path}", read_only=True)
+        new = [record.event async for _, _, record in store.log(after=seen, stream="agent:a")]
+        assert new == [Noted(text="new")]
+        await store.close()
+    return steps[0]
+
+
+async def test_what_is_new_in_a_stream_takes_no_more_work_where_much_stands_before_it(tmp_path: Path) -> None:
+    few, many = [await work_of_what_is_new(tmp_path / f"{size}.db", size) for size in (40, 400)]
+    assert many < 1.5 * few

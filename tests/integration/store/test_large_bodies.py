@@ -2,15 +2,17 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from steptrail.domain.errors import ConcurrencyConflict
-from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.domain.errors import ConcurrencyConflict, StoreError
+from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import use
@@ -52,3 +54,26 @@ async def test_given_a_damaged_blob_then_storing_the_body_again_repairs_it(tmp_p
         assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
 
     await use(open_store(f"sqlite:///{path}"), scenario)
+
+
+async def test_given_many_large_commits_at_once_then_no_server_is_given_all_of_them_together(tmp_path: Path) -> None:
+    groups, size = list[int](), 4 << 20
+
+    async def scenario(store: RecorderEventStore) -> None:
+        really = store.recorder.append
+
+        def noted(commits: Sequence[PendingCommit], *, as_one: bool = False) -> list[StreamHead | StoreError]:
+            groups.append(sum(len(blob.body) for commit in commits for blob in commit.blobs))
+            return really(commits, as_one=as_one)
+
+        store.recorder.append = noted  # type: ignore[method-assign]
+        text = "x" * size
+        await asyncio.gather(
+            *(store.append(f"flow:f{i}", EMPTY_STREAM, commit_of("c", Noted(text=f"{i}{text}"))) for i in range(40))
+        )
+        for i in range(40):
+            assert (await store.read(f"flow:f{i}")).records[0].event == Noted(text=f"{i}{text}")
+
+    await use(open_store(f"sqlite:///{tmp_path / 'runs.db'}"), scenario)
+    assert sum(groups) > 40 * size
+    assert max(groups) < 20 * size

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -32,6 +32,19 @@ def plans(url: str, asked: Mapping[str, Any], how: str = "EXPLAIN") -> Mapping[s
 
     try:
         return {statement: explained(statement, values) for statement, values in asked.items()}
+    finally:
+        connections.close()
+
+
+def plan_of_any(url: str, statement: str, values: Sequence[Any]) -> str:
+    """Return the plan of a statement for any values, as it went with these."""
+    marks, said = iter(range(1, len(values) + 1)), ", ".join("NULL" if each is None else f"'{each}'" for each in values)
+    prepared: Any = f"PREPARE one AS {re.sub('%s', lambda _: f'${next(marks)}', statement)}"
+    connections = PostgresConnections(PostgresAddress.parse(url), durability="normal", patience=5.0)
+    try:
+        connections.read(lambda connection: connection.execute(prepared))
+        explain: Any = f"EXPLAIN ANALYZE EXECUTE one ({said})"
+        return str(connections.read(lambda connection: connection.execute(explain).fetchall()))
     finally:
         connections.close()
 
@@ -93,3 +106,37 @@ async def test_events_of_no_commit_and_blobs_that_are_missing_are_looked_for_in_
     read = [int(rows) for plan in plans_of for rows in re.findall(r" on events .*?actual[^)]*? rows=(\d+)", str(plan))]
     assert len(read) > 7
     assert max(read) <= 10
+
+
+async def test_a_page_of_a_stream_is_read_without_a_look_at_what_others_store_behind_it(
+    postgres_store_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given
+    store, asked = open_store(postgres_store_url), list[tuple[Any, Any]]()
+    heads = dict.fromkeys(("agent:a", "agent:b"), EMPTY_STREAM)
+    for number in range(60):
+        for stream, head in heads.items():
+            heads[stream] = await store.append(stream, head, commit_of(f"{stream}-{number}", *[Noted()] * 25))
+    seen = await store.last_position()
+    await store.append("agent:a", heads["agent:a"], commit_of("new", Noted(text="new")))
+    database = postgres_store_url.rpartition("/")[2]
+    # A server takes one plan for all parameters once a connection has asked for a few pages.
+    forced = f"ALTER DATABASE {database} SET plan_cache_mode = force_generic_plan"
+    postgres_server.execute(forced, "ANALYZE", database=database)
+
+    def noted(connection: Any, statement: Any, parameters: Any = ()) -> Any:
+        asked.append((statement, parameters))
+        return fetch_all(connection, statement, parameters)
+
+    # when
+    monkeypatch.setattr(recorder, "fetch_all", noted)
+    assert len([1 async for _ in store.log(stream="agent:a", limit=20)]) == 20
+    assert [each.record.event async for each in store.log(after=seen, stream="agent:a")] == [Noted(text="new")]
+    await store.close()
+    # then
+    found = [await asyncio.to_thread(plan_of_any, postgres_store_url, *each) for each in asked]
+    read = [int(rows) for plan in found for rows in re.findall(r" on events .*?actual[^)]*? rows=(\d+)", plan)]
+    passed = [int(rows) for plan in found for rows in re.findall(r"Removed by Filter: (\d+)", plan)]
+    assert len(found) == 2
+    assert max(read) <= 20
+    assert sum(passed) < 10

@@ -1,13 +1,22 @@
 """The messages of one session in this process: of a fork too, and what a slow reader is told."""
 
+import asyncio
+from itertools import islice
+
 import pytest
 
 from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, envelopes_of, place_of
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
 from steptrail.interfaces.http.session_messages import LOST, SessionMessages, place_after
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.testing import Reply, calls
+from tests.integration.store.test_bounded_memory import STREAM, history
 from tests.integration.trail.test_following import GREETED_FIRST, QUESTION, clerk, play
+from tests.integration.trail.test_subscriptions import PATIENCE
+from tests.processes.agents.interposed import Interposed
 
 
 async def first(messages: SessionMessages, count: int) -> list[BroadcastEnvelope]:
@@ -69,3 +78,37 @@ async def test_messages_are_read_inside_their_block() -> None:
             await anext(SessionMessages(trail, "a", BroadcastConfig()))
 
     await play(scenario)
+
+
+class CountingRecords(Interposed):
+    """A store that counts the records that were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = 0
+
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
+        found = await super().read(stream, after=after, limit=limit)
+        self.records += len(found.records)
+        return found
+
+
+async def test_given_readers_that_overtake_each_other_then_none_has_the_session_folded_again_and_again() -> None:
+    store, events = CountingRecords(), 8_000
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        past = tuple(enumerate(islice(history(), events), 1))
+        await store.append(STREAM, EMPTY_STREAM, Commit(CommitHead(commit_id="c", actor="me"), past))
+        readers = [SessionMessages(trail, "long", BroadcastConfig()) for _ in range(3)]
+        seen = [list[BroadcastEnvelope]() for _ in readers]
+        for each in readers:
+            await each.__aenter__()
+        store.records = 0
+        for place in range(400, events + 1, 400):
+            for who in sorted(range(len(readers)), key=lambda who: (who + place // 400) % len(readers)):
+                while not seen[who] or seen[who][-1].version < place - 8:
+                    seen[who].append(await anext(readers[who]))
+        told = [each for each in seen[0] if not each.is_ephemeral]
+        assert all([each for each in own if not each.is_ephemeral] == told for own in seen)
+        assert store.records < len(readers) * 4 * events
+        for each in readers:
+            await each.aclose()

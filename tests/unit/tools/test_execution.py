@@ -4,12 +4,15 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools import Tool
 from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
+from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.tools import tool
 from tests.harness.scarce import thread_refused
 
@@ -155,4 +158,28 @@ def test_a_large_result_for_which_there_is_no_thread_is_the_result_all_the_same(
 
     with thread_refused(0) as refused:
         assert call(count) == ToolSucceeded([*range(20_000)])
-    assert refused == ["steptrail-tool-count"]
+    assert refused == ["steptrail-values"]
+
+
+def test_what_holds_many_values_is_looked_through_beside_the_loop_however_deep_they_are(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def noted(value: object, where: str = "") -> JsonValue:
+        looked.append(threading.current_thread().name)
+        return to_json_value(value, where)
+
+    monkeypatch.setattr("steptrail.infrastructure.tools.execution.to_json_value", noted)
+
+    @tool
+    async def few() -> dict[str, Any]:
+        return {"rows": [*range(100)], "said": "x" * 100_000}
+
+    @tool
+    async def many() -> dict[str, Any]:
+        return {"found": ({"rows": [[number] for number in range(10_000)]},)}
+
+    for each in (few, many):
+        assert isinstance(call(each), ToolSucceeded)
+    assert looked == [threading.current_thread().name, "steptrail-values"]
