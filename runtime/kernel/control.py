@@ -14,6 +14,7 @@ from steptrail.domain.errors import (
     SessionNotFound,
     StoreError,
     StoreReadOnly,
+    StoreUnavailable,
     stream_name,
 )
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
@@ -145,15 +146,22 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
         `looks` says how many times to try again to get the lease of a stream that is at rest.
         """
+        driven = journal
         try:
             async with self._lease(journal, looks=looks):
-                fresh = await self._reloaded(journal)
-                if fresh.committed.version != journal.committed.version:
+                driven = await self._reloaded(journal)
+                if driven.committed.version != journal.committed.version:
                     return None
-                return await self._drive(fresh, begin, perform)
+                return await self._drive(driven, begin, perform)
         except SessionBusy:
             if not take_over:
                 raise
+        except StoreUnavailable:
+            # The trail was closed, or the store went away, when the last event of the run was stored.
+            is_open = self._control.standing(driven.committed).is_open
+            if is_open or driven.committed.version == journal.committed.version:
+                raise
+            return driven.committed
         for command in begin(journal.committed, True)[:1]:
             self.machine.decide(journal.committed, command)  # says no before the owner loses its lease
         async with self._lease(journal, take_over=True):
