@@ -99,7 +99,9 @@ class _Driver:
         self._drawn = (
             e.draw for e in recording.events if isinstance(e, stored.RetryScheduled | stored.ToolRetryScheduled)
         )
-        self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=self._draw))
+        moved = {e.segment: e.moved for e in recording.events if isinstance(e, stored.ExecutionResumed)}
+        store = open_store("sqlite:///:memory:")
+        self.trail = Steptrail(Environment(store=store, clock=self._clock, draw=self._draw, moved=moved.get))
         self._session, self._history = recording.session, history
         self._began = next((event for event in recording.events if isinstance(event, stored.SessionStarted)), None)
         self._agent: AnyAgent | None = None

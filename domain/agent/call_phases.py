@@ -69,6 +69,8 @@ class Said(StrEnum):
     """A person wants the call to run again."""
     ERROR = "error"
     """The call failed."""
+    DUE = "due"
+    """The time of the wait has come."""
 
 
 CallKey = type[stored.AgentEvent] | tuple[type[stored.AgentEvent], Said | Then]
@@ -129,7 +131,10 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.AGAIN: {**started, **late},
         CallPhase.RETRYABLE: {stored.ToolRetryScheduled: CallPhase.RETRYING},
         CallPhase.RETRYING: {**started},
-        CallPhase.SUSPENDED: {stored.ExecutionResumed: CallPhase.AGAIN, stored.WaitEnded: CallPhase.AGAIN},
+        CallPhase.SUSPENDED: {
+            stored.ExecutionResumed: CallPhase.AGAIN,
+            (stored.WaitEnded, Said.DUE): CallPhase.AGAIN,
+        },
         CallPhase.PARKED: {
             stored.ToolExecutionCompleted: CallPhase.COMPLETED,
             stored.ToolExecutionFailed: CallPhase.FAILED,
@@ -180,6 +185,8 @@ def key_of(event: stored.AgentEvent) -> CallKey:
             return stored.HooksRan, Said.FORBIDDEN
         case stored.WaitEnded(reason="rerun"):
             return stored.WaitEnded, Said.RERUN
+        case stored.WaitEnded(reason="due"):
+            return stored.WaitEnded, Said.DUE
         case _:
             return type(event)
 
@@ -187,3 +194,11 @@ def key_of(event: stored.AgentEvent) -> CallKey:
 def call_phase_after(phase: CallPhase, event: stored.AgentEvent) -> CallPhase | None:
     """Return the phase that follows `event` in `phase`; None when the event does not apply in that phase."""
     return CALL_TRANSITIONS[phase].get(key_of(event))
+
+
+def is_looked_after(phase: CallPhase, below: str | None, moved: frozenset[str] | None) -> bool:
+    """Tell whether a resume moves a call that runs the stream `below`, given those that have `moved`; None for all.
+
+    A suspended call whose stream just waits stays as it is.
+    """
+    return phase is not CallPhase.SUSPENDED or below is None or moved is None or below in moved

@@ -87,7 +87,8 @@ class Resume(FromOutside, frozen=True, kw_only=True):
     """Go on with the open execution in a new segment.
 
     `last_seen` is the instant of the last sign of life of the old segment, in microseconds of UTC. `key` is a new key
-    under which the input of the execution came again. `context` replaces the recorded one.
+    under which the input of the execution came again. `context` replaces the recorded one. `moved` are the streams
+    below that rested and go on by now; None where nobody has looked.
     """
 
     DOING = "resume"
@@ -97,6 +98,7 @@ class Resume(FromOutside, frozen=True, kw_only=True):
     ended_by: SegmentEnd | None = None
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
+    moved: tuple[str, ...] | None = None
     by: str = "user"
     key: str | None = None
     context: JsonValue = None

@@ -174,6 +174,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
             changes=changes_between(execution.agent, command.agent) if differs else (),
             limits=command.limits,
             error_policy=command.error_policy,
+            moved=command.moved,
             by=command.by,
             key=command.key,
             context=command.context if command.context != execution.context else None,

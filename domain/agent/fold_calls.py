@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.call_phases import call_phase_after
+from steptrail.domain.agent.call_phases import call_phase_after, is_looked_after
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.step import Suspension, ToolExecution
@@ -52,9 +52,14 @@ def end_call(
 
 
 def cut_calls(fold: SessionFold, event: stored.ExecutionResumed) -> None:
-    """Move the calls that a new segment finds: those that were running are in doubt, those suspended are due again."""
+    """Move the calls that a new segment finds: those that were running are in doubt, those suspended are due again.
+
+    Of the latter, those whose stream was looked at and just waits stay as they are.
+    """
+    moved = None if event.moved is None else frozenset(event.moved)
     for call in fold.step.calls if fold.step is not None else ():
-        move_call(fold, call.position, event, suspension=None)
+        if is_looked_after(call.phase, call.below, moved):
+            move_call(fold, call.position, event, suspension=None)
 
 
 def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | None) -> None:

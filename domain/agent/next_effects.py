@@ -191,20 +191,31 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> Effect | 
         return Record((WaitEnded(reason="settled"),))
     if execution.stop_request is not None:
         return Record((WaitEnded(reason="stop", by=execution.stop_request.by),))
-    due = hear(state.fold.step, now) if wait.kind == "approval" else _wait_on(state, wait, now)
+    due = hear(state.fold.step, now) if wait.kind == "approval" else _wait_on(state, execution, wait, now)
     if isinstance(due, KeepWaiting) and (pause := _pause(state, execution, now)) is not None:
         return pause
     return due
 
 
-def _wait_on(state: AgentState, wait: WaitStarted, now: int) -> Record | KeepWaiting:
-    """Return the end of a wait for a time or for one call, or more waiting."""
+def _wait_on(state: AgentState, execution: ExecutionFold, wait: WaitStarted, now: int) -> Record | KeepWaiting:
+    """Return the end of a wait for a time or for calls, or more waiting."""
     if wait.until is not None and now >= wait.until:
         return Record((WaitEnded(reason="due"),))
-    waiting = {call.position for call in state.tool_executions if call.phase in {CallPhase.PARKED, CallPhase.SUSPENDED}}
-    if wait.kind in {"unknown_outcome", "child"} and wait.position not in waiting:
+    parked = {call.position for call in state.tool_executions if call.phase is CallPhase.PARKED}
+    is_settled = wait.kind == "unknown_outcome" and wait.position not in parked
+    if is_settled or (wait.kind == "child" and not _waits_for_children(state, execution, now)):
         return Record((WaitEnded(reason="settled"),))
     return KeepWaiting(wait.kind, wait.until)
+
+
+def _waits_for_children(state: AgentState, execution: ExecutionFold, now: int) -> bool:
+    """Tell whether nothing else of the step can go on before one of the sessions that its calls run does."""
+    step = state.fold.step
+    match None if step is None else settle_calls(execution, step, now, state.fold.updated_at):
+        case Record(events=(WaitStarted(kind="child"),)):
+            return True
+        case _:
+            return False
 
 
 def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | None:

@@ -1,6 +1,7 @@
 """Handlers of the executions of agents: they begin, go on, wait no more and end."""
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.call_phases import is_looked_after
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
@@ -60,8 +61,11 @@ def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) 
         run.prices = prices
     if event.limits is not None:
         run.prices = event.limits.prices
-    for place in range(len(run.calls)):
-        move_call(run, place, event, moment)
+    moved = None if event.moved is None else frozenset(event.moved)
+    for place, call in enumerate(run.calls):
+        below = call.row["child"]
+        if is_looked_after(call.phase, below if isinstance(below, str) else None, moved):
+            move_call(run, place, event, moment)
     resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.call_starts import refuse_altered_again
 from steptrail.domain.agent.commands import Command, Fork, Resume, Retry, Send, Start
-from steptrail.domain.agent.config import changes_between
+from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -35,6 +36,7 @@ from steptrail.runtime.agent.given import refuse_context
 from steptrail.runtime.agent.kind import AgentStream, session_stream
 from steptrail.runtime.agent.performer import Runner, waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.below import LookBelow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -305,6 +307,7 @@ class SessionControl:
             context=context,
         )
         journal = await self.stream.existing() if journal is None else journal
+        below = await self._look_below(journal.committed)
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             recorded = state.agent
@@ -323,7 +326,8 @@ class SessionControl:
             if state.stop_request is None:
                 refuse_altered_again(state)  # before a segment is begun, which would count as a crash
             new_key = key if is_new else None
-            return (replace(asked, last_seen=resume.last_seen, ended_by=resume.ended_by, key=new_key),)
+            moved = below.of(state.version) if _runs_the_same(recorded, agent, limits) else None
+            return (replace(asked, last_seen=resume.last_seen, ended_by=resume.ended_by, moved=moved, key=new_key),)
 
         begin = self.stream.obedient(go_on, None if obeys_pause else journal.committed)
         while (state := journal.committed).is_open:
@@ -331,8 +335,14 @@ class SessionControl:
             if ended is not None:
                 return ended
             journal = await journal.reloaded()
+            below = await self._look_below(journal.committed)
         await self.stream.tidy_up(journal)
         return state
+
+    async def _look_below(self, state: AgentState) -> LookBelow:
+        suspended = [call.below for call in state.tool_executions if call.phase is CallPhase.SUSPENDED]
+        resting = [below for below in suspended if below is not None]
+        return await LookBelow.at(self._env, resting, version=state.version, segment=state.fold.segment + 1)
 
     def only_waits(self, state: AgentState) -> bool:
         """Tell whether a resume would only wait again: for the same person, or for a time that is far off."""
@@ -350,6 +360,13 @@ class SessionControl:
         Raises `CommandRejected` when something is in flight at that version, or when `into` exists.
         """
         await self.stream.fork(stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at)
+
+
+def _runs_the_same(recorded: AgentSnapshot | None, agent: AnyAgent, limits: Limits | None) -> bool:
+    """Tell whether the same calls run beside each other as recorded. Otherwise all that rest are looked after."""
+    if recorded is None or recorded.fingerprint != agent.snapshot.fingerprint:
+        return False
+    return limits is None or limits.max_concurrent_tools == recorded.limits.max_concurrent_tools
 
 
 def _beginning(agent: AnyAgent, told: Send, metadata: dict[str, JsonValue], worker: str | None) -> Start:

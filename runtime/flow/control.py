@@ -42,9 +42,9 @@ from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.below import LookBelow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
-from steptrail.runtime.kernel.lists import moved_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 
@@ -88,12 +88,13 @@ class FlowControl:
             new_key = None if start.key in state.fold.keys else start.key
             if not state.is_open or (new_key is None and self.only_waits(state)):
                 return ()
+            moved = below.of(state.version)
             return (ResumeFlow(worker=self._env.worker, flow=start.flow, moved=moved, by=start.by, key=new_key),)
 
         journal = await self.stream.journal()
         if start.key is not None:
             was_accepted(journal.committed, start)  # refuses the key of another input or workflow
-        moved = await self._moved_below(journal.committed)
+        below = await self._look_below(journal.committed)
         performed = partial(FlowRunner, flow, self._means)
         while True:
             before = journal.committed.version
@@ -148,22 +149,20 @@ class FlowControl:
             if not took_over and not is_said and self.only_waits(state):
                 decide(state, reopening)  # says no also where there is nothing to do
                 return ()
-            return (replace(reopening, ended_by=SegmentEnd.TAKE_OVER) if took_over else reopening,)
+            ended_by = SegmentEnd.TAKE_OVER if took_over else None
+            return (replace(reopening, ended_by=ended_by, moved=below.of(state.version)),)
 
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         if obeys_pause and (why := another_version(journal.committed, flow)) is not None:
             raise CommandRejected("resume", self.stream.stream, why)
-        reopening = replace(reopening, moved=await self._moved_below(journal.committed))
+        below = await self._look_below(journal.committed)
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
-    async def _moved_below(self, state: FlowState) -> tuple[str, ...] | None:
-        """Return which of the streams that rested below a run go on by now; None where none did.
-
-        A look after each of thousands takes longer than most of them do, and leaves two events in the log.
-        """
+    async def _look_below(self, state: FlowState) -> LookBelow:
         resting = [task.stream for task in state.tasks if task.phase is TaskPhase.SUSPENDED and task.stream is not None]
-        return await moved_of(self._env.store, resting, self._env.clock.utc()) if resting else None
+        segment = self.stream.machine.segment(state) + 1
+        return await LookBelow.at(self._env, resting, version=state.version, segment=segment)
 
     def only_waits(self, state: FlowState) -> bool:
         """Tell whether the run waits for something that has not come, so that to resume it would change nothing."""

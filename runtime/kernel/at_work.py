@@ -67,12 +67,12 @@ class AtWork:
     async def cut_off(self) -> None:
         """Cancel all owners, which pauses their runs, and wait until they have let go, a good while at most.
 
-        Those that a run has begun end with that run; then come those that it left behind. Who closes the trail from
-        inside of a run waits for nobody.
+        Those that a run has begun end with that run; then come those that it left behind. A run from whose inside the
+        trail is closed is neither cut off nor waited for.
         """
-        if self._is_inside(_around.get()) or os.getpid() != self._process:
+        if os.getpid() != self._process:
             return
-        self._is_closed, asked = True, set[_Owner]()
+        self._is_closed, asked = True, set(_around.get())
         while left := [each for each in self._on_top() if each[1] not in asked]:
             for task, owner in left:
                 call_in_loop(task.get_loop(), _cut, task, owner)

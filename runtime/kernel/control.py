@@ -6,14 +6,17 @@ once, by the process that asks for it. Everything that was read before the lease
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TypeVar
 
 from steptrail.domain.errors import (
     CommandRejected,
+    OwnershipLost,
     SessionBusy,
     SessionNotFound,
     StoreError,
     StoreReadOnly,
+    StoreUnavailable,
     stream_name,
 )
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
@@ -21,6 +24,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.few_at_once import few_at_once
 from steptrail.runtime.kernel.journal import Journal, NotOpened, fold_stream
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.lists import busy_among, open_among
@@ -145,15 +149,22 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
         `looks` says how many times to try again to get the lease of a stream that is at rest.
         """
+        driven = journal
         try:
             async with self._lease(journal, looks=looks):
-                fresh = await self._reloaded(journal)
-                if fresh.committed.version != journal.committed.version:
+                driven = await self._reloaded(journal)
+                if driven.committed.version != journal.committed.version:
                     return None
-                return await self._drive(fresh, begin, perform)
+                return await self._drive(driven, begin, perform)
         except SessionBusy:
             if not take_over:
                 raise
+        except StoreUnavailable:
+            # The trail was closed, or the store went away, when the last event of the run was stored.
+            is_open = self._control.standing(driven.committed).is_open
+            if is_open or driven.committed.version == journal.committed.version:
+                raise
+            return driven.committed
         for command in begin(journal.committed, True)[:1]:
             self.machine.decide(journal.committed, command)  # says no before the owner loses its lease
         async with self._lease(journal, take_over=True):
@@ -182,10 +193,13 @@ class StreamControl(StreamCommands[S, C, E, F]):
         Raises `CommandRejected` for a stream that is not paused, and `SessionNotFound`.
         """
         journal = await self.append(await self.existing(), command)
-        for child in self._control.children(journal.committed):
-            with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that is not paused
-                await control_of(self._env, child).unpause(Unpause(by=command.by, reason=command.reason))
+        await few_at_once(self._control.children(journal.committed), partial(self._unpause_below, command))
         return journal.committed
+
+    async def _unpause_below(self, command: Unpause, child: str) -> None:
+        # One that has not begun, one that is not paused, and one that cannot be read.
+        with suppress(SessionNotFound, CommandRejected, StoreError):
+            await control_of(self._env, child).unpause(Unpause(by=command.by, reason=command.reason))
 
     async def _reloaded(self, journal: Journal[S, E]) -> Journal[S, E]:
         return await journal.reloaded(actor=self._env.worker)
@@ -263,9 +277,12 @@ class StreamControl(StreamCommands[S, C, E, F]):
         children = self._control.children(state)
         if isinstance(command, Pause) and command.by == CALLER:
             children = await busy_among(self._env.store, children)
-        for child in children:
-            with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
-                await control_of(self._env, child).request(type(command)(by=command.by, reason=command.reason))
+        await few_at_once(children, partial(self._ask_child, command))
+
+    async def _ask_child(self, command: Pause | Stop, child: str) -> None:
+        # One that has not begun, and one that has ended. One that cannot be asked now keeps none of the others from it.
+        with suppress(SessionNotFound, CommandRejected, StoreError):
+            await control_of(self._env, child).request(type(command)(by=command.by, reason=command.reason))
 
     async def tidy_up(self, journal: Journal[S, E]) -> None:
         """Stop what the run left open, if this process may: what another one owns, or may write, is left to that."""
@@ -307,10 +324,12 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
     async def stop_below(self, streams: Iterable[str], reason: str, *, by: str = "parent") -> None:
         """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""
-        for each in streams:
-            with suppress(SessionNotFound, SessionBusy, CommandRejected, StoreError):
-                below = control_of(self._env, each)
-                try:
-                    await below.request(Stop(by=by, reason=reason))
-                except CommandRejected:
-                    await below.stop_left_behind()  # it has ended, and its owner may have died before it had done so
+        await few_at_once([*streams], partial(self._stop_one, Stop(by=by, reason=reason)))
+
+    async def _stop_one(self, command: Stop, stream: str) -> None:
+        with suppress(SessionNotFound, SessionBusy, CommandRejected, OwnershipLost, StoreError):
+            below = control_of(self._env, stream)
+            try:
+                await below.request(command)
+            except CommandRejected:
+                await below.stop_left_behind()  # it has ended, and its owner may have died before it had done so

@@ -42,8 +42,9 @@ def this_worker() -> str:
 class Environment(Struct, frozen=True, kw_only=True):
     """The store, the clock and the other surroundings that all streams of a process share.
 
-    `draw` returns a random number in [0, 1). The numbers are recorded, and a replay returns the recorded ones. `waking`
-    tells an engine what commits have made due; None where there can be no engine.
+    `draw` returns a random number in [0, 1), and `moved` which streams below a run went on when its segment of a number
+    began. Both are recorded, and a replay returns what was. Without a `moved` the index is asked. `waking` tells an
+    engine what commits have made due; None where there can be no engine.
     """
 
     store: EventStore
@@ -51,6 +52,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
     draw: Callable[[], float] = random.random
+    moved: Callable[[int], tuple[str, ...] | None] | None = None
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
     waking: Waking | None = None

@@ -76,11 +76,12 @@ class _Left(Struct, frozen=True):
 
 
 class _Resting(Struct):
-    """A stream that could not go on: what tells of it, and its rest, which ends by the loop's clock."""
+    """A stream that could not go on: what tells of it, its rest by the loop's clock, and what stands still below it."""
 
     told: Seldom
     seconds: float = 0.0
     rests_until: float = 0.0
+    below: Mapping[str, int] = MappingProxyType({})
 
 
 class Hands:
@@ -136,10 +137,15 @@ class Hands:
         """Tell whether a stream was left as it was, whether or not it has moved since."""
         return stream in self._left
 
-    def rest_of(self, stream: str) -> float:
-        """Return for how many seconds a stream is not taken, because the last attempt came to nothing; else 0."""
-        refused = self._refused.get(stream)
-        return 0.0 if refused is None else max(0.0, refused.rests_until - asyncio.get_running_loop().time())
+    async def rest_of(self, row: RunSummary) -> float:
+        """Return for how many seconds a stream is not taken, because the last attempt came to nothing; else 0.
+
+        What goes on below it beside one that cannot be gone on with does not wait for that.
+        """
+        refused = self._refused.get(row.stream)
+        rest = 0.0 if refused is None else max(0.0, refused.rests_until - asyncio.get_running_loop().time())
+        has_more = rest and refused is not None and refused.below and await self._due_below(row) != refused.below
+        return 0.0 if has_more else rest
 
     def task_of(self, stream: str) -> "asyncio.Task[None] | None":
         """Return the task that carries a stream on; None when there is none."""
@@ -148,7 +154,7 @@ class Hands:
     async def take(self, row: RunSummary) -> "asyncio.Task[None] | NotTaken":
         """Begin to carry a run on, and return the task of that; or why it was not begun with."""
         before = self._left.get(row.stream)
-        if self.rest_of(row.stream) or await self._is_left(row):
+        if await self.rest_of(row) or await self._is_left(row):
             return NotTaken.LEFT
         work = self._carry(row)
         if work is None:
@@ -275,15 +281,16 @@ class Hands:
             return False
         names, resting = ", ".join(map(stream_name, [*stuck][:3])), self._refused.get(row.stream)
         if resting is None or resting.seconds < _LONGEST_REST_SECONDS:
-            self._rest(row, f"this process cannot go on with {names}, which it waits for")
+            self._rest(row, f"this process cannot go on with {names}, which it waits for", stuck)
             return True
         self._leave(row, await store.version(row.stream), below=stuck)
         _log.warning("session %s is due, and left as it is until %s has moved", row.session_id, names)
         return False
 
-    def _rest(self, row: RunSummary, why: Exception | str) -> None:
+    def _rest(self, row: RunSummary, why: Exception | str, below: Mapping[str, int] = MappingProxyType({})) -> None:
         """Leave a stream for a while that could not go on. It comes again however often that is."""
         refused = self._refused.keep(row.stream, self._refused.get(row.stream) or _Resting(Seldom(_log)))
+        refused.below = below
         refused.seconds = min(2 * refused.seconds or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
         refused.rests_until = asyncio.get_running_loop().time() + refused.seconds
         refused.told.warn("session %s is left for a while: %s", row.session_id, why)

@@ -143,7 +143,7 @@ class Woken:
                 if row.due_at is not None and now < row.due_at <= now + HORIZON_SECONDS * 1e6:
                     await self._put_back(wake_of(row, at=row.due_at, now=now))
                 return had_effect
-            if rest := hands.rest_of(row.stream):
+            if rest := await hands.rest_of(row):
                 await self._put_back(replace(wake_of(row), seconds=rest))
                 return had_effect
             taken = NotTaken.ENDING if self._ending.is_set() else await hands.take(row)
@@ -156,7 +156,7 @@ class Woken:
                 await self._rest(hands, row, is_full=taken is NotTaken.FULL)
                 return had_effect
             await asyncio.wait({taken})
-            if hands.rest_of(row.stream):
+            if await hands.rest_of(row):
                 continue
             had_effect = True
             if hands.has_left(row.stream):

@@ -29,7 +29,7 @@ def asking() -> BuiltWorkflow:
 
 async def answer_one(trail: Steptrail) -> str:
     """Answer the oldest question, and return the stream that asks it."""
-    asked = [each for each in await trail.inbox() if each.stream.startswith("flow:")]
+    asked = [each for each in await trail.inbox() if each.stream.startswith("flow:") and each.stream != "flow:f"]
     stream = asked[-1].stream
     await trail.flow(stream.partition(":")[2]).answer("ask", approved=True, by="ana")
     return stream
@@ -112,6 +112,29 @@ async def test_a_resume_looks_after_a_child_that_was_paused_and_goes_on_with_it(
         await trail.flow("f").resume(flow)
         assert await tries_since(trail, before) == 1
         assert (await trail.flow(paused).state()).status is ExecutionStatus.WAITING
+
+
+async def test_a_run_that_has_grown_since_the_look_looks_after_all_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Workflow("t", options=LEAVES).map("m", over="items", flow=asking(), output="all", concurrency=3)
+    flow, has_looked = both.human("own", prompt="And I?", output="mine").build(), False
+    async with trail_of() as trail:
+        await trail.run(flow, vars={"items": [1, 2, 3]}, session="f", options=LEAVES)
+        await answer_one(trail)
+        index = trail.store.index
+
+        async def looked(asked: Any) -> Any:
+            nonlocal has_looked
+            found = await index(asked)
+            if not has_looked and asked.streams is not None and len(asked.streams) == 3:
+                has_looked = True
+                await answer_one(trail)
+                await trail.flow("f").answer("own", approved=True, by="ana")
+            return found
+
+        monkeypatch.setattr(trail.store, "index", looked)
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.WAITING
+        assert has_looked
+        assert (len(await trail.inbox()), await trail.due()) == (1, [])
 
 
 async def test_what_people_are_asked_is_told_by_the_same_calls_however_many_children_rest() -> None:

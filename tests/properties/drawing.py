@@ -95,6 +95,7 @@ tools = st.tuples(
             concurrent=st.sampled_from([None, True, True, False]),
             retry=st.none() | retries,
             max_calls=rarely(st.integers(0, 2)),
+            runs_children=rarely(st.just("agent")),
         )
         for name in "ab"
     ]

@@ -156,7 +156,11 @@ class Life:
     def resume(self, *, last_seen: int) -> None:
         self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
         changed = self.draw(st.none() | self.mix.limits)
-        self.command(Resume(agent=self.agent, worker="w", last_seen=last_seen, limits=changed))
+        suspended = [call for call in self.state.tool_executions if call.phase is CallPhase.SUSPENDED]
+        resting = [call.below for call in suspended if call.below is not None]
+        looked = st.lists(st.sampled_from(resting), min_size=1, unique=True).map(tuple) if resting else st.none()
+        moved = self.draw(st.none() | looked)
+        self.command(Resume(agent=self.agent, worker="w", last_seen=last_seen, limits=changed, moved=moved))
 
     def crash(self) -> None:
         """Lose what is not stored, and go on in a new segment; the old worker may still say what its tool did."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -57,6 +57,30 @@ async def test_a_run_is_paused_and_its_caller_told(store_url: str) -> None:
         await running
     assert running.cancelling() == 0
     assert await stands(store_url) == {"s": ("paused", False, True)}
+
+
+async def test_a_run_whose_answer_is_stored_returns_it_though_its_resources_are_still_being_closed(
+    store_url: str,
+) -> None:
+    closing, closed = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def shop(_: object) -> AsyncGenerator[str]:
+        yield "shop"
+        closing.set()
+        await closed.wait()
+
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(["done"])).with_resources(shop).build()
+    trail = Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(agent, "Go.", session="s"))
+    await closing.wait()
+    ending = asyncio.create_task(trail.close())
+    while not running.cancelling():
+        await asyncio.sleep(0.001)
+    closed.set()
+    await ending
+    assert ((await running).output, running.cancelling()) == ("done", 0)
+    assert await stands(store_url) == {"s": ("completed", False, False)}
 
 
 async def test_what_a_run_has_begun_is_paused_with_it(store_url: str) -> None:
@@ -188,6 +212,18 @@ async def test_a_run_that_closes_its_own_trail_does_not_wait_for_itself(store_ur
     trail = Steptrail.open(store_url)
     with pytest.raises(StoreUnavailable):
         await trail.run(closing_tool(trail.close), "Go.", session="s")
+
+
+async def test_a_run_that_closes_its_own_trail_pauses_the_others(store_url: str) -> None:
+    desk, trail = Desk(), Steptrail.open(store_url)
+    running = asyncio.create_task(trail.run(desk.chief, "Go.", session="s"))
+    await desk.has_begun()
+    with pytest.raises(StoreUnavailable):
+        await trail.run(closing_tool(trail.close), "Go.", session="closes")
+    with pytest.raises(StoreUnavailable, match=CUT):
+        async with asyncio.timeout(60):
+            await running
+    assert (await stands(store_url))["s"] == ("paused", False, True)
 
 
 async def test_nothing_begins_while_others_are_still_to_let_go(store_url: str) -> None:

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from steptrail import AgentBuilder
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.runtime.kernel import hands
+from steptrail.testing import ScriptedModel, calls
+from steptrail.tools import Subagent, SubagentTool
 from steptrail.workflow import BuiltWorkflow, Workflow
 from tests.runner.test_changed_contexts import CONTEXTS, New, Old, boss, clerk, flow
 from tests.trail.workers import Place, ended, until
@@ -104,3 +108,26 @@ async def test_so_is_one_that_is_retried(place: Place) -> None:
         async with trail.work(old):
             await ended(trail, "flow:r")
     assert ran == ["a", "b"]
+
+
+def two(kind: type[Old]) -> Any:
+    """Return an agent above two that ask at the same time: one with a context of this kind, and one without."""
+    stuck = SubagentTool(Subagent(agent=clerk(kind), context=CONTEXTS[kind]), name="clerk")
+    model = ScriptedModel([calls(("clerk", {"prompt": "Pay."}), ("cashier", {"prompt": "Pay."})), "Done."])
+    return AgentBuilder("boss").with_model(model).with_tools(stuck, SubagentTool(clerk(None), name="cashier")).build()
+
+
+async def test_what_can_go_on_beside_one_that_is_stuck_does_so_while_the_run_above_has_a_rest(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hands, "_FIRST_REST_SECONDS", 1_000.0)
+    monkeypatch.setattr(hands, "_LONGEST_REST_SECONDS", 2_000.0)
+    async with place.opened() as trail:
+        await trail.run(two(Old), "Go.", session="s")
+        asked = {each.stream.removeprefix("agent:"): each.id for each in await trail.inbox()}
+        clerks, cashiers = (session_for_call(f"s:1:1:{position}") for position in (0, 1))
+        await trail.session(clerks).approve(asked[clerks], by="ana")
+        async with trail.work(two(New)):
+            await until(lambda: "session s is left for a while" in caplog.text)
+            await trail.session(cashiers).approve(asked[cashiers], by="ana")
+            await ended(trail, cashiers)

@@ -64,12 +64,13 @@ class ExecutionResumed(Event, frozen=True, kw_only=True):
     and `error_policy` are set when the caller gave new ones. `key` is set when the input came again under a new key.
     `context` is set when the caller gave another one than the recorded one, and replaces it. `was_productive` says that
     the last segment made progress or did not end in a crash. `library` is the version of Steptrail that goes on.
+    `moved` are the streams that rested and go on by now: those of the other calls are not looked after. None for all.
     """
 
     TYPE = "execution.resumed.v1"
     KIND = EventKind.INTENT
     CONTENT = frozenset({"context"})
-    STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "library", "limits", "worker"})
+    STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "library", "limits", "moved", "worker"})
     segment: Positive
     worker: str
     library: str
@@ -80,6 +81,7 @@ class ExecutionResumed(Event, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
+    moved: tuple[str, ...] | None = None
     by: str
     key: str | None = None
     context: JsonValue = None

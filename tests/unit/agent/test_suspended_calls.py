@@ -1,6 +1,7 @@
 """A call whose session waits is made again at the next resume, or when its time has come; its bill is counted once."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect, KeepWaiting, Record, RunCalls
@@ -84,6 +85,19 @@ def test_a_resume_makes_the_call_again() -> None:
     scenario = scenario.next().is_(Record((WaitEnded(reason="settled"),)))
     scenario = scenario.and_(WaitEnded(reason="settled")).next().is_(RunCalls((0,)))
     scenario.and_(begun(attempt=2)).next().is_(RunCalls(running=(0,)))
+
+
+def test_a_resume_makes_those_calls_again_alone_whose_sessions_have_moved() -> None:
+    rest = (begun(0), begun(1), begun(2), rests(0), rests(1), rests(2), child_wait(0))
+    waiting = asking_for(3).and_(*rest)
+    streams = [call.below for call in waiting.state.tool_executions]
+    back = decided(0, phase=DecisionPhase.RESUME)
+    for moved in ([1], [0, 2], [0, 1, 2]):
+        again = structs.replace(resumed(ended_by=SegmentEnd.WAIT), moved=tuple(streams[place] for place in moved))
+        scenario = waiting.and_(again, back).next().is_(Record((WaitEnded(reason="settled"),)))
+        scenario.and_(WaitEnded(reason="settled")).next().is_(RunCalls(tuple(moved)))
+    none = structs.replace(resumed(ended_by=SegmentEnd.WAIT), moved=())
+    waiting.and_(none, back).next().is_(KeepWaiting("child", None))
 
 
 def test_the_first_of_several_times_ends_the_wait_and_only_that_call_is_made_again() -> None:
