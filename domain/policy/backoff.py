@@ -37,14 +37,14 @@ class Backoff(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def linear(cls, base_seconds: float = 1.0, *, max_seconds: float | None = None, jitter: float = 0.0) -> "Backoff":
-        """Return the rule that waits base, 2 * base, 3 * base and so on, at most `max_seconds`: 60, or a longer base."""
+        """Return the rule that waits base, 2 * base, 3 * base and so on; `max_seconds` is 60, or a longer base."""
         return cls._of(BackoffKind.LINEAR, base_seconds, max_seconds, jitter)
 
     @classmethod
     def exponential(
         cls, base_seconds: float = 1.0, *, max_seconds: float | None = None, jitter: float = 0.0
     ) -> "Backoff":
-        """Return the rule that waits base, 2 * base, 4 * base and so on, at most `max_seconds`: 60, or a longer base."""
+        """Return the rule that waits base, 2 * base, 4 * base and so on; `max_seconds` is 60, or a longer base."""
         return cls._of(BackoffKind.EXPONENTIAL, base_seconds, max_seconds, jitter)
 
     @classmethod
