@@ -1,5 +1,6 @@
 """What the code of nodes is told of its run: the context and the resources."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -139,3 +140,25 @@ async def test_an_item_of_a_map_that_brings_more_than_its_output_fails(update: U
     assert result.error.failure is FailureClass.VALIDATION
     assert f"its `Update` brings {named}: let the node after the map add them" in result.error.message
     assert plain.output == [1]
+
+
+async def test_the_errors_of_items_come_in_the_order_of_their_list_whichever_was_first() -> None:
+    second = asyncio.Event()
+
+    async def fail(envelope: Envelope) -> None:
+        if envelope.item == "a":
+            await second.wait()
+        second.set()
+        raise RuntimeError(envelope.item)
+
+    flow = (
+        Workflow("t")
+        .map("each", over="input", function=fail, concurrency=2, on_item_error="record")
+        .function("read", lambda envelope: [error.item for error in envelope.errors])
+        .chain("each", "read")
+        .build()
+    )
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow, ["a", "b"], session="f")
+        assert (await trail.flow("f").state()).output == result.output
+    assert result.output == [0, 1]
