@@ -44,6 +44,8 @@ class FinishReason(StrEnum):
 
 
 _NOT_WHOLE = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.PAUSED, FinishReason.ERROR})
+NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
+"""Finish reasons that do not say whether the model has finished. Text that comes with them counts as an answer."""
 
 
 class ModelInfo(Settings, frozen=True, kw_only=True):
@@ -69,6 +71,11 @@ class ModelReply(Value, frozen=True, kw_only=True):
     def is_whole(self) -> bool:
         """Whether the reply came to its end: it was neither cut, nor withheld, nor paused, nor broken off."""
         return self.finish_reason not in _NOT_WHOLE
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is an answer where no tools were offered: whole, and with text unless the model is done."""
+        return self.is_whole and (self.finish_reason not in NO_END or bool(self.text.strip()))
 
     @property
     def text(self) -> str:

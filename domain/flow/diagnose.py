@@ -12,6 +12,7 @@
     FL-110  a default that is no answer              FL-111  a template that cannot be filled in
     FL-112  a path that begins with no known word    FL-113  a schema that is none
     FL-114  a pattern that is none                   FL-115  what needs a package that is not there
+    FL-116  a tool that reads what is not opened
 
 What shows only in the file, or with the code at hand, is found where these are read. A word that only looks unknown is
 a warning: the run may bring it.

@@ -1,6 +1,7 @@
 """Fold handlers of the visits of nodes: one opens, takes its tokens, ends in some way, and enables what comes next."""
 
 from steptrail.domain.flow import events as stored
+from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
@@ -104,12 +105,17 @@ def _completed(fold: FlowFold, event: stored.NodeCompleted, at: int) -> None:
     _close(run, visit, _delta(graph, visit, task), event.enables)
 
 
+def _errors_of_items(visit: VisitFold) -> tuple[NodeError, ...]:
+    """Return the errors in the order of the items, since it shows to the nodes behind the map."""
+    return tuple(sorted(visit.errors, key=lambda error: error.item or 0))
+
+
 def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
     """Return what a visit has written that has ended well."""
     key = graph.node(visit.node).output
     if visit.items is not None:
         results = [visit.results.get(item) for item in range(visit.items)]
-        return succeeded(key, results, Delta(errors=visit.errors))
+        return succeeded(key, results, Delta(errors=_errors_of_items(visit)))
     match task.landing if task is not None else None:
         case stored.NodeEvaluated(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept) as ended:
             changed = Delta(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept)
@@ -139,7 +145,7 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
         return
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
     run.left = (*run.left, *(stream for stream in below if stream is not None))
-    _close(run, visit, recorded(event.output_key, *visit.errors, event.error), event.enables)
+    _close(run, visit, recorded(event.output_key, *_errors_of_items(visit), event.error), event.enables)
 
 
 @NODE_HANDLERS.of(stored.NodeFailed)

@@ -48,18 +48,53 @@ class _Deciding(NamedTuple):
 
 def text_faults(node: nodes.Node, path: str, written: Collection[str], means: NodeMeans) -> Iterator[Diagnostic]:
     """Yield what is wrong with the texts of the node at a path; `written` are the variables that nodes write."""
-    yield from _of_a_path(node, path)
+    yield from _of_paths(node, path, written)
     yield from _of_templates(node, path, written)
+    yield from _of_what_is_shown(node, path, written)
     if isinstance(node, nodes.MapNode):
         yield from _of_means(node.node, f"{path}.node", means)
     yield from _of_means(node, path, means)
 
 
-def _of_a_path(node: nodes.Node, path: str) -> Iterator[Diagnostic]:
+def _of_paths(node: nodes.Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the paths of a node; where a value is needed, an unknown name fails in the run."""
+    for place, text in _paths(node):
+        where, root = f"the {place} of {node.id!r}", text.partition(".")[0]
+        if "{{" in text:
+            why = f"{where} is a path, and no template: {_shown(text)}"
+            yield fault("FL-111", f"{path}.{place}", why, "leave out the braces")
+        elif place not in _PATHS.values() and root not in ROOTS and root not in written:
+            yield _unknown(f"{path}.{place}", f"{where} says {_shown(text)}, and no node writes {root!r}", root)
+
+
+def _paths(node: nodes.Node) -> Iterator[tuple[str, str]]:
     name = _PATHS.get(type(node))
-    if name is not None and "{{" in (text := getattr(node, name) or ""):
-        why = f"the {name} of {node.id!r} is a path, and no template: {_shown(text)}"
-        yield fault("FL-111", f"{path}.{name}", why, "leave out the braces")
+    if name is not None and (text := getattr(node, name)) is not None:
+        yield name, text
+    inside, cache = ("node.", node.node.cache) if isinstance(node, nodes.MapNode) else ("", node.cache)
+    yield from ((f"{inside}cache.key[{place}]", text) for place, text in enumerate(cache.key if cache else ()))
+    match node:
+        case nodes.RuleRouterNode(rules=rules):
+            for at, rule in enumerate(rules):
+                yield from ((f"rules[{at}].conditions[{n}].path", each.path) for n, each in enumerate(rule.conditions))
+        case nodes.GuardianNode(checks=checks):
+            yield from ((f"checks[{at}].path", each.path) for at, each in enumerate(checks) if each.path is not None)
+        case _:
+            return
+
+
+def _of_what_is_shown(node: nodes.Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:
+    """Yield the names of `show` that are no variable: nothing would be shown for them. The run may bring one."""
+    for place, name in enumerate(node.show if isinstance(node, nodes.HumanNode) else ()):
+        if name in written:
+            continue
+        bare = name.strip("{} ").removeprefix("vars.")
+        root = bare.partition(".")[0]
+        is_path = bare != name or root in ROOTS or root in written
+        near = [root] if is_path and root not in ROOTS else get_close_matches(root, written, 1, _CUTOFF)
+        why = f"the show of {node.id!r} says {_shown(name)}, and no node writes a variable of this name"
+        advice = f"name the whole variable: {near[0]!r}" if near else "name the output of a node"
+        yield fault("FL-112", f"{path}.show[{place}]", why, advice, is_warning=not is_path)
 
 
 def _of_templates(node: nodes.Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:

@@ -8,7 +8,7 @@ from typing import Protocol
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType, hook_type_of
-from steptrail.domain.kernel.given import a_function, a_row, a_text
+from steptrail.domain.kernel.given import a_function, a_plain_function, a_row, a_text
 
 
 class HookMatcher(Protocol):
@@ -64,7 +64,7 @@ class CallableMatcher:
     """Matches when a function of the state and the hook type returns True."""
 
     def __init__(self, predicate: Callable[[HookState, HookType], bool]) -> None:
-        self._predicate = a_function(predicate, "what a CallableMatcher asks", "the state", "the type")
+        self._predicate = a_plain_function(predicate, "what a CallableMatcher asks", "the state", "the type")
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return the result of the function."""

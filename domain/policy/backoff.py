@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from steptrail.domain.base import CENTURY_SECONDS, Seconds, Settings, an_object, made
 from steptrail.domain.camel_case import fields_by_key, in_camel_case
@@ -36,14 +36,21 @@ class Backoff(Settings, frozen=True, kw_only=True):
         return cls()
 
     @classmethod
-    def linear(cls, base_seconds: float = 1.0, *, max_seconds: float = 60.0, jitter: float = 0.0) -> "Backoff":
-        """Return the rule that waits base, 2 * base, 3 * base and so on."""
-        return cls(kind=BackoffKind.LINEAR, base_seconds=base_seconds, max_seconds=max_seconds, jitter=jitter)
+    def linear(cls, base_seconds: float = 1.0, *, max_seconds: float | None = None, jitter: float = 0.0) -> "Backoff":
+        """Return the rule that waits base, 2 * base, 3 * base and so on; `max_seconds` is 60, or a longer base."""
+        return cls._of(BackoffKind.LINEAR, base_seconds, max_seconds, jitter)
 
     @classmethod
-    def exponential(cls, base_seconds: float = 1.0, *, max_seconds: float = 60.0, jitter: float = 0.0) -> "Backoff":
-        """Return the rule that waits base, 2 * base, 4 * base and so on."""
-        return cls(kind=BackoffKind.EXPONENTIAL, base_seconds=base_seconds, max_seconds=max_seconds, jitter=jitter)
+    def exponential(
+        cls, base_seconds: float = 1.0, *, max_seconds: float | None = None, jitter: float = 0.0
+    ) -> "Backoff":
+        """Return the rule that waits base, 2 * base, 4 * base and so on; `max_seconds` is 60, or a longer base."""
+        return cls._of(BackoffKind.EXPONENTIAL, base_seconds, max_seconds, jitter)
+
+    @classmethod
+    def _of(cls, kind: BackoffKind, base: float, most: float | None, jitter: float) -> "Backoff":
+        rule = cls(kind=kind, base_seconds=base, jitter=jitter)
+        return structs.replace(rule, max_seconds=max(rule.max_seconds, base) if most is None else most)
 
     def delay(self, failures: int, draw: float, retry_after: float | None = None) -> float:
         """Return the seconds to wait after the `failures`-th failure in a row.

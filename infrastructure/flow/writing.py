@@ -86,7 +86,7 @@ def _node(node: Node, *, is_inner: bool = False) -> _Object:
     if isinstance(node, ToolNode):
         # The tool may say something else, and what was built has to be said.
         said |= {"approval": full_form(node.tool.approval) or False, "retry": full_form(node.retry)}
-        said["on_unknown"] = full_form(node.on_unknown)
+        said |= {"on_unknown": full_form(node.on_unknown), "timeout": node.timeout}
     if isinstance(node, WebhookNode):
         said |= {"effect": node.effect.value, "hosts": list(node.hosts)}
     if isinstance(node, MapNode):

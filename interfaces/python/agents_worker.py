@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.kernel.given import a_time
+from steptrail.domain.kernel.given import a_plain_function, a_time
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow
 from steptrail.runtime.agent.agent import AnyAgent
@@ -40,6 +40,8 @@ def agents_worker(
     if not agents:
         raise ConfigurationError("a worker needs the agents or workflows that it is to carry on: work(agent, ...)")
     a_time(grace, "the grace of a worker", from_zero=True)
+    if on_left is not None:
+        a_plain_function(on_left, "`on_left`", "a run", "the error")
     by_name: dict[str, list[AnyAgent]] = {}
     flows: dict[str, list[BuiltWorkflow]] = {}
     for given in agents:

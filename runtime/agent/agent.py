@@ -32,7 +32,7 @@ from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.resources import checked_opener, name_of
-from steptrail.runtime.agent.tool_port import RunnableTool
+from steptrail.runtime.agent.tool_port import RunnableTool, wanted_by
 from steptrail.runtime.agent.type_variables import ContextT, OutputT_co
 from steptrail.runtime.kernel.ports import ModelDriver
 
@@ -142,18 +142,14 @@ def is_agent(given: object) -> TypeGuard[AnyAgent]:
     return isinstance(given, Agent)
 
 
-_ANYTHING = (object, Any, None, type(None))
-
-
 def refuse_other_means(agent: AnyAgent) -> None:
     """Raise `ConfigurationError` for a tool that wants another context than the agent's, or resources it has not."""
     for name, tool in agent.tools.items():
-        wanted: tuple[object, ...] = getattr(tool, "context_types", ())
-        data, resources, *_ = (*wanted, object, object)
+        data, resources = wanted_by(tool)
         said = f"tool {name!r} of agent {agent.name!r}"
-        if resources not in _ANYTHING and agent.resources is None:
+        if resources is not None and agent.resources is None:
             raise ConfigurationError(f"{said} reads resources, and the agent opens none: call `with_resources`")
-        if data in _ANYTHING:
+        if data is None:
             continue
         if agent.context is None:
             raise ConfigurationError(

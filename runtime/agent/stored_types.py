@@ -16,7 +16,7 @@ from steptrail.domain.exception_words import cut_text, kept_text, words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
-from steptrail.runtime.kernel.json_form import with_odd_numbers
+from steptrail.runtime.kernel.json_form import exact_form, in_order, plain_form
 
 T = TypeVar("T")
 
@@ -26,7 +26,16 @@ _PLACE_IN_MEMORY = re.compile(r" at 0x[0-9a-fA-F]+")
 _cut = partial(cut_text, most=300)
 
 
-class BareSchema(GenerateJsonSchema):
+class SteadySchema(GenerateJsonSchema):
+    """Writes a default that is a set in an order that is the same in each process: schemas are compared."""
+
+    def encode_default(self, dft: Any) -> Any:
+        """Return the default as JSON."""
+        form: Any = super().encode_default(dft)
+        return in_order(form) if isinstance(dft, set | frozenset) else form
+
+
+class BareSchema(SteadySchema):
     """Leaves out the title of each field, which repeats its name, and defaults that JSON cannot hold."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -98,9 +107,9 @@ class StoredType(Generic[T]):
     def to_json(self, value: T, *, round_trip: bool = False) -> JsonValue:
         """Return the value as JSON for the store, with `round_trip` without what is computed. Raises `NotStorable`."""
         try:
-            form = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False, round_trip=round_trip)
-            plain = self._adapter.dump_python(value, by_alias=True, warnings=False, round_trip=round_trip)
-            return storable(with_odd_numbers(form, plain), f"the {self._role}")
+            write = partial(self._adapter.dump_python, value, by_alias=True, warnings=False, round_trip=round_trip)
+            form = write(mode="json")
+            return storable(exact_form(form, plain_form(write, form)), f"the {self._role}")
         except NotStorable:
             raise
         except Exception as error:  # as above

@@ -139,6 +139,16 @@ def outcome_of(tool: "RunnableTool", returned: object) -> ToolOutcome:
     return ToolFailed(ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=said))
 
 
+_ANYTHING = (object, Any, None, type(None))
+
+
+def wanted_by(tool: object) -> tuple[object, object]:
+    """Return the types of `data` and `resources` that a tool names for its context; None where it takes anything."""
+    named: tuple[object, ...] = getattr(tool, "context_types", ())
+    data, resources, *_ = (None if each in _ANYTHING else each for each in (*named, None, None))
+    return data, resources
+
+
 class Patience(NamedTuple):
     """The patience with a tool that was cancelled: how many `seconds` it may take to end.
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from msgspec import structs
 
+from steptrail.domain.copies import own
 from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.concluding import over_item_budget, time_left_us
@@ -35,7 +36,7 @@ from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.deadline import is_out_of_time
+from steptrail.runtime.agent.deadline import is_out_of_time, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.flow.calls.making import call_of
 from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeeded, Suspended, TimedOut, Try
@@ -180,6 +181,7 @@ class Attempts:
         if self._is_late(node, task, left):
             return
         timeout = None if left is None else max(0.0, left / 1e6)
+        at_most = shortest(call.timeout, timeout)
         state = self._journal.peek()
         shown = ShownTry(
             self._watching, self._forget, session_id=state.flow_id, execution_id=run.id, place=key, attempt=task.attempt
@@ -193,7 +195,7 @@ class Attempts:
             attempt=task.attempt,
             index=key[2],
             deadline_seconds=timeout,
-            context=run.started.context,
+            context=own(run.started.context),
             resources=self.resources,
             report=shown.report,
         )
@@ -215,7 +217,7 @@ class Attempts:
             call=call,
             in_flight=CallInFlight(task.effect_id, task.attempt, runs_a_stream=task.runs_a_stream),
             at=now,
-            timeout=timeout,
+            timeout=at_most,
             shown=shown,
         )
         self._reach("before-node")
@@ -226,7 +228,7 @@ class Attempts:
             within(place, partial(_in_time, call, made, node)),
             partial(self._ended, began),
             patience=call.patience,
-            at_most=timeout,
+            at_most=at_most,
             drops_late=call.patience is not None,
         )
 
@@ -245,11 +247,12 @@ class Attempts:
         began.shown.end()
         seconds = (self._journal.now() - began.at) / 1e6
         if isinstance(outcome, Deaf):
-            outcome = TimedOut(error=_late(began.node))
+            own = began.call.timeout if began.call.timeout == began.timeout else None
+            outcome = TimedOut(error=_late(began.node, own=own))
         if isinstance(outcome, Exception):
             outcome = _raised(outcome, began, self._journal.now() / 1e6)
         if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):
-            outcome = TimedOut(error=outcome.error, usage=outcome.usage)
+            outcome = TimedOut(error=outcome.error, usage=outcome.usage, may_retry=outcome.may_retry)
         if isinstance(outcome, Failed):
             call_failed(f"flow {self._journal.peek().flow_id}", f"node {began.key[0]}", outcome.error, outcome.raised)
         self._journal.record_outcome(began.in_flight, self._event(began, outcome, seconds))
@@ -274,13 +277,13 @@ class Attempts:
                 )
             case Failed(may_have_acted=True) if began.call.effect not in _MAY_FAIL_LATE:
                 return self._interrupted(began.key, CutReason.CONNECTION, seconds)
-            case Failed(failure=failure, error=error):
+            case Failed(failure=failure, error=error, may_retry=is_covered):
                 return NodeAttemptFailed(
                     **tried,
                     failure=failure,
                     error=error,
                     details=dict(outcome.details),
-                    may_retry=policy.covers(failure, is_retryable=error.retryable),
+                    may_retry=policy.covers(failure, is_retryable=is_covered and error.retryable),
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
@@ -289,7 +292,7 @@ class Attempts:
                     **tried,
                     failure=FailureClass.TIMEOUT,
                     error=outcome.error,
-                    may_retry=policy.covers(FailureClass.TIMEOUT, is_retryable=True),
+                    may_retry=policy.covers(FailureClass.TIMEOUT, is_retryable=outcome.may_retry),
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
@@ -355,13 +358,20 @@ def _raised(error: Exception, began: _Began, now: float) -> Failed:
     if isinstance(error, NodeFault):
         info = fault_info(error)
         return Failed(failure=error.failure, error=info, details=error.details, raised=error)
-    info = capture(error, default=ErrorType.TOOL, now=now)
+    asks_a_model = began.call.usual is FailureClass.MODEL
+    info = capture(error, default=ErrorType.MODEL if asks_a_model else ErrorType.TOOL, now=now)
+    if asks_a_model and info.type is ErrorType.VALIDATION:
+        info = structs.replace(info, type=ErrorType.MODEL)  # what a provider says and its driver cannot read
     return Failed(failure=failure_class(info, began.call.usual), error=info, raised=error)
 
 
-def _late(node: Node, before: ErrorInfo | None = None) -> ErrorInfo:
-    """Return the error of a node whose time is up. The failure `before` it is a cause: it waited for its next try."""
-    said = "its time was up" if node.timeout is None else f"it did not end within {text_of(node.timeout)} s"
+def _late(node: Node, before: ErrorInfo | None = None, *, own: float | None = None) -> ErrorInfo:
+    """Return the error of a node whose time is up, or of a call that had a time of its `own`.
+
+    The failure `before` it is a cause: it waited for its next try.
+    """
+    within = node.timeout if own is None else own
+    said = "its time was up" if within is None else f"it did not end within {text_of(within)} s"
     late = ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)
     if before is None:
         return late

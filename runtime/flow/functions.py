@@ -80,6 +80,9 @@ def takes_context(function: NodeFunction) -> bool:
 
 
 def _takes_context(function: NodeFunction) -> bool:
+    unwrapped = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(unwrapped) or inspect.isasyncgenfunction(unwrapped):
+        raise ConfigurationError(f"{function_name(function)} cannot be a node: it is a generator, so return the values")
     try:
         signature = inspect.signature(function)
     except ValueError:

@@ -1,6 +1,6 @@
 """The graph of a workflow while it is written: nodes with their code, edges, and what is built of them."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -10,16 +10,17 @@ from steptrail.domain.base import full_form, made
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, InvalidWorkflow, NotStorable, shown
 from steptrail.domain.flow.definition import EdgeWhen, FlowDefinition
 from steptrail.domain.flow.diagnose import diagnose
-from steptrail.domain.flow.diagnostic import Diagnostic
+from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.ids import is_node_id
 from steptrail.domain.flow.kinds.port import NodeMeans
-from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, NodeBase, WebhookNode, WorkingNode
+from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, NodeBase, ToolNode, WebhookNode, WorkingNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.resources import checked_opener
+from steptrail.runtime.agent.tool_port import wanted_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
 from steptrail.runtime.flow.working import refuse_unsafe_cache
 
@@ -153,4 +154,12 @@ class GraphBuilder:
         flow = BuiltWorkflow(
             definition=definition, code=dict(self._code), functions=dict(self._functions), resources=self._resources
         )
-        return flow, diagnose(definition, self._means)
+        return flow, (*diagnose(definition, self._means), *self._unopened())
+
+    def _unopened(self) -> Iterator[Diagnostic]:
+        """Yield the tools that read resources, where none are opened."""
+        for place, node in enumerate(self._nodes if self._resources is None else ()):
+            works = isinstance(node.node if isinstance(node, MapNode) else node, ToolNode)
+            if works and wanted_by(self._code.get(node.id))[1] is not None:
+                why = "its tool reads resources, and the workflow opens none"
+                yield fault("FL-116", f"nodes[{place}]", f"{node.id}: {why}", "call `with_resources`")

@@ -46,7 +46,7 @@ def tool_node(
     approval: ApprovalRule | bool | None = None,
     **settings: Any,
 ) -> tuple[nodes.ToolNode, Code]:
-    """Return the node of a tool. What the tool says of retries is the node's policy, unless that is given."""
+    """Return the node of a tool. What the tool says of retries and time holds, unless the node says otherwise."""
     spec = spec_of_tool(tool)
     if approval is not None:
         spec = structs.replace(spec, approval=ApprovalRule() if approval is True else approval or None)
@@ -56,6 +56,8 @@ def tool_node(
     _check_arguments(spec, given)
     if spec.retry is not None:
         settings.setdefault("retry", _policy(spec.retry))
+    if spec.timeout is not None:
+        settings.setdefault("timeout", None)  # its own bounds each try
     if spec.on_unknown is not OnUnknown.TELL:
         settings.setdefault("on_unknown", OnUnknownOutcome(spec.on_unknown.value))
     return nodes.ToolNode(id=node_id, tool=spec, args=given, **settings), tool
@@ -75,7 +77,7 @@ def llm_node(
     name = a_model(model, "a model call").describe().model
     if (settings.get("prompt") is None) is not bool(messages):
         raise ConfigurationError("give a prompt, or messages")
-    said = tuple(_json_object(message, "messages") for message in a_row(messages, "messages"))
+    said = tuple(_said(message, f"messages[{at}]") for at, message in enumerate(a_row(messages, "messages")))
     given = _json_object(parameters or {}, "parameters")
     node = nodes.LlmNode(
         id=node_id, model=name, schema=json_schema(schema), messages=said, parameters=given, **settings
@@ -173,6 +175,14 @@ def _json_object(given: Mapping[str, object], what: str) -> dict[str, JsonValue]
     return cast("dict[str, JsonValue]", a_mapping(given, what))  # checked as JSON when the workflow is built
 
 
+def _said(message: Mapping[str, object], where: str) -> dict[str, JsonValue]:
+    given = _json_object(message, "messages")
+    if unknown := given.keys() - {"role", "content"}:
+        raise ConfigurationError(f"{where}: a message has a role and a content, and no {min(unknown)!r}")
+    a_text(given.get("content"), f"{where}.content")
+    return given
+
+
 def _check_arguments(spec: ToolSpec, args: Mapping[str, object]) -> None:
     known = spec.parameters.get("properties")
     is_closed = isinstance(known, dict) and not spec.parameters.get("additionalProperties")
@@ -198,7 +208,9 @@ def json_schema(given: "SchemaGiven | None") -> dict[str, JsonValue] | None:
     made = getattr(given, "model_json_schema", None)
     if made is None:
         raise ConfigurationError(f"{given!r} is neither a JSON schema nor a pydantic model")
-    return cast("dict[str, JsonValue]", made())
+    from steptrail.runtime.agent.stored_types import SteadySchema
+
+    return cast("dict[str, JsonValue]", made(schema_generator=SteadySchema))
 
 
 def _host(url: str) -> str:

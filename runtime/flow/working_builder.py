@@ -165,7 +165,7 @@ class WorkingBuilder(GraphBuilder):
         """Run a tool, function, model, agent, workflow or request for each item of the list at the path `over`.
 
         In templates `{{ item }}` and `{{ index }}` stand for the item; a function is told its index, as
-        `NodeContext.item`. `retry`, `cache` and `on_unknown` hold for each item. A failed item fails the node, or is
+        `NodeContext.index`. `retry`, `cache` and `on_unknown` hold for each item. A failed item fails the node, or is
         recorded and None in the list of results.
         """
         with about(node_id):

@@ -6,10 +6,10 @@ type, instead of failing the session that recorded it.
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set, Sized
 from enum import Enum
+from functools import partial
 from math import isfinite
-from types import GeneratorType
 from typing import Any, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
@@ -62,11 +62,11 @@ def to_json_values(given: Mapping[str, object] | None, where: str) -> dict[str, 
     return {name: to_json_value(value, f"{where}.{name}") for name, value in (given or {}).items()}
 
 
-def with_odd_numbers(form: Any, plain: Any) -> Any:
+def exact_form(form: Any, plain: Any) -> Any:
     """Return what pydantic writes of a value in JSON, with each NaN and infinity of which it has made null.
 
     It does so where a type says nothing of a value. `plain` is what it writes of the same value for Python. What a type
-    writes in a form of its own is left as it is.
+    writes in a form of its own is left as it is. The members of a set come in an order of their own.
     """
     if form is None:
         return plain if type(plain) is float and not isfinite(plain) else None
@@ -75,9 +75,10 @@ def with_odd_numbers(form: Any, plain: Any) -> Any:
         and issubclass(type(plain), list | tuple | set | frozenset)
         and len(form) == len(plain)
     ):
-        return list(map(with_odd_numbers, form, plain))
+        made: list[Any] = list(map(exact_form, form, plain))
+        return in_order(made) if issubclass(type(plain), set | frozenset) else made
     if issubclass(type(form), dict) and issubclass(type(plain), dict) and len(form) == len(plain):
-        return dict(zip(form, map(with_odd_numbers, form.values(), plain.values()), strict=True))
+        return dict(zip(form, map(exact_form, form.values(), plain.values()), strict=True))
     return form
 
 
@@ -88,6 +89,8 @@ def _nearer(value: object) -> object:
         return path
     if isinstance(value, bytes | bytearray | memoryview):
         raise NoJsonForm(type_name(cast(object, value)))
+    if isinstance(value, set | frozenset):
+        return in_order(cast("Collection[object]", value))
     if isinstance(value, Sequence | Set) and not isinstance(value, range):
         return list(cast("Sequence[object]", value))
     if (
@@ -96,20 +99,39 @@ def _nearer(value: object) -> object:
         and not hasattr(value, "__pydantic_serializer__")
     ):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    # pydantic would run a generator to its end, which may never come.
-    if isinstance(value, GeneratorType):
-        raise NoJsonForm("generator")
+    # pydantic would run an iterator to its end, which may never come.
+    if isinstance(value, Iterator):
+        raise NoJsonForm(type_name(cast(object, value)))
     from pydantic import BaseModel
     from pydantic_core import to_jsonable_python
 
     try:
         form = to_jsonable_python(value)
         written = getattr(value, "__pydantic_serializer__", None)
-        return form if written is None else with_odd_numbers(form, written.to_python(value))
+        return form if written is None else exact_form(form, plain_form(partial(written.to_python, value), form))
     except Exception as error:  # a model may bring serializers of its own
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
             raise NoJsonForm(f"{type_name(value)} ({words_of(error)})") from error
         raise NoJsonForm(type_name(value)) from error
+
+
+def plain_form(write: Callable[[], Any], form: Any) -> Any:
+    """Return what pydantic writes of a value for Python, and its `form` in JSON where there is none.
+
+    Of a set of models there is none: it would be a set of dictionaries.
+    """
+    try:
+        return write()
+    except TypeError:
+        return form
+
+
+def in_order(members: Collection[Any]) -> list[Any]:
+    """Return the members of a set in an order of their own: that of Python is another in each process."""
+    try:
+        return sorted(members)
+    except TypeError:
+        return sorted(members, key=repr)
 
 
 def _path(value: object) -> str | None:

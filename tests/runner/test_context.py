@@ -18,6 +18,7 @@ from steptrail.hooks import HookState
 from steptrail.output import OutputContext
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import Subagent, SubagentTool
+from steptrail.workflow import Workflow
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, hook, trail_of
 
 E = TypeVar("E", bound=AgentEvent)
@@ -368,3 +369,33 @@ async def test_a_null_of_a_type_of_its_own_is_stored_as_it_is_written() -> None:
     async with trail_of() as trail:
         result = await trail.run(agent, "How warm?", context=Reading(celsius=nan, by={"a": None, "n": 1.5}))
     assert result.state.context == {"celsius": None, "by": {"a": None, "n": 1.5}}
+
+
+async def test_equal_sets_are_one_context_whatever_their_order() -> None:
+    """The order of texts in a set is another in each process, so also in the one that goes on after a crash."""
+
+    class Rights(BaseModel):
+        groups: set[int]
+
+    agent = AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).with_context(Rights).build()
+    one, same = Rights(groups={0, 8}), Rights(groups={8, 0})
+    assert (one, [*one.groups]) == (same, [*reversed([*same.groups])])
+    flow = Workflow("w").function("a", lambda envelope: envelope.input).build()
+    async with trail_of() as trail:
+        await trail.run(agent, "May I?", session="s", key="k", context=one)
+        assert (await trail.run(agent, "May I?", session="s", key="k", context=same)).stored
+        await trail.run(flow, {0, 8}, key="f")
+        assert (await trail.run(flow, {8, 0}, key="f")).stored
+
+
+async def test_a_context_may_hold_a_set_of_models() -> None:
+    class Role(BaseModel, frozen=True):
+        name: str
+
+    class Rights(BaseModel):
+        roles: set[Role]
+
+    agent = AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).with_context(Rights).build()
+    async with trail_of() as trail:
+        result = await trail.run(agent, "May I?", context=Rights(roles={Role(name="clerk")}))
+    assert result.state.context == {"roles": [{"name": "clerk"}]}

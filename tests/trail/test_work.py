@@ -454,3 +454,9 @@ async def test_a_worker_needs_an_agent_a_hand_and_a_grace(place: Place, desk: De
         for grace in (-1.0, float("nan"), float("inf")):
             with pytest.raises(ConfigurationError, match="the grace of a worker"):
                 trail.work(desk.agent(), grace=grace)
+
+        async def noted(run: object, error: object) -> None:
+            raise AssertionError("nobody awaits it")
+
+        with pytest.raises(ConfigurationError, match="`on_left` is a plain function"):
+            trail.work(desk.agent(), on_left=noted)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

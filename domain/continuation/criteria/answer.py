@@ -7,15 +7,13 @@ from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import Limit, More
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
-from steptrail.domain.inference import FinishReason
+from steptrail.domain.inference import NO_END, FinishReason
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.PAUSED, FinishReason.ERROR})
-_NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
-"""Finish reasons that do not say whether the model has finished. Text that comes with them counts as an answer."""
 
 
 @final
@@ -107,7 +105,7 @@ class AnswerComplete(Guard):
         if step is not None and step.has_errors:
             broken = False
             context["stepFailed"] = True
-        elif step is not None and finish in _NO_END and not (calls or step.output_verdict or step.text.strip()):
+        elif step is not None and finish in NO_END and not (calls or step.output_verdict or step.text.strip()):
             broken = True
             context["isEmpty"] = True
         return self._vote(context, StopReason.FINISH_REASON if broken else None, fails=True)

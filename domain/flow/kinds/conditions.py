@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from inspect import isawaitable
 
+from steptrail.domain.copies import own
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans, without_code
 from steptrail.domain.flow.kinds.seen import Seen
@@ -51,10 +52,13 @@ def variables_of(seen: Seen, source: str) -> Mapping[str, JsonValue]:
 
 
 def called(name: str, means: NodeMeans, *given: object) -> object:
-    """Return what a function returns. Raises `NodeFault` of the class `config` if nobody brought it, or it is async."""
+    """Return what a function returns for copies of what is given.
+
+    Raises `NodeFault` of the class `config` if nobody brought it, or it is async.
+    """
     if (function := means.functions.get(name)) is None:
         raise without_code(f"the function {name}", ", ".join(means.functions) or "nothing")
-    result: object = function(*given)
+    result: object = function(*map(own, given))
     if isawaitable(result):
         getattr(result, "close", lambda: None)()  # or Python warns that it was never awaited
         raise NodeFault(FailureClass.CONFIG, f"the function {name} is async, and what decides is not")

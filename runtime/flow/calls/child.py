@@ -39,6 +39,7 @@ class AgentCall:
         self._output = node.output
         self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
         self.given: JsonValue = [self._prompt, self._context]
+        self.timeout: float | None = None
         self.patience: float | None = None
 
     async def run(self, attempt: Try) -> Outcome:
@@ -77,6 +78,7 @@ class FlowCall:
         self._flow, self._means, self._output = code, means, node.output
         self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
         self.given: JsonValue = filled(node.input, seen)
+        self.timeout: float | None = None
         self.patience: float | None = None
 
     async def run(self, attempt: Try) -> Outcome:

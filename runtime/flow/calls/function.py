@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 _PATIENCE_SECONDS = 1.0
 """How long a function that was cancelled may take to end."""
+_BESIDE = {"sets": "set", "unsets": "unset", "messages": "messages", "artifacts": "artifacts"}
+"""The fields of an outcome beside its output -> their names in an `Update`."""
 
 
 class FunctionCall:
@@ -37,6 +39,7 @@ class FunctionCall:
         self.effect: ToolEffect = node.effect
         self.usual = FailureClass.ERROR
         self.given: JsonValue = None
+        self.timeout: float | None = None
         self.patience: float | None = _PATIENCE_SECONDS
 
     async def run(self, attempt: Try) -> Outcome:
@@ -51,7 +54,13 @@ class FunctionCall:
             if inspect.isawaitable(returned):
                 returned = await returned
         held = [returned.output, returned.set] if isinstance(returned, Update) else returned
-        return await looked_through(partial(_outcome, returned), held)
+        outcome = await looked_through(partial(_outcome, returned), held)
+        if attempt.context.index is not None and (
+            more := [said for name, said in _BESIDE.items() if getattr(outcome, name)]
+        ):
+            why = f"an item of a map has an output alone, and its `Update` brings {', '.join(more)}"
+            raise NodeFault(FailureClass.VALIDATION, f"{why}: let the node after the map add them")
+        return outcome
 
 
 def _outcome(returned: object) -> Succeeded:

@@ -17,7 +17,7 @@ from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.output import json_in
-from steptrail.domain.tools import ToolEffect
+from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage, ModelUsage
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try, not_brought
 from steptrail.runtime.kernel.asked_model import checked_reply, reply_of
@@ -28,13 +28,17 @@ _PATIENCE_SECONDS = 1.0
 
 
 class LlmCall:
-    """Asks a model once. A reply that was cut off is `incomplete`; one that does not fit the schema is `validation`."""
+    """Asks a model once.
+
+    A reply that was cut off, or has no text, is `incomplete`; one that does not fit the schema is `validation`.
+    """
 
     def __init__(self, node: LlmNode | LlmRouterNode, code: object, seen: Seen, schemas: Schemas) -> None:
         if not hasattr(code, "infer"):
             raise not_brought(f"the model {node.model!r}", code)
         self._model, self._node, self._schemas = cast("ModelDriver", code), node, schemas
         self.effect, self.usual = ToolEffect.READ, FailureClass.MODEL
+        self.timeout: float | None = None
         self.patience: float | None = _PATIENCE_SECONDS
         self._messages = tuple(_messages(node, seen))
         self.given: JsonValue = [[message.role.value, message.text] for message in self._messages]
@@ -50,8 +54,9 @@ class LlmCall:
         )
         reply = checked_reply(await reply_of(self._model, request, attempt.writer()))
         billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
-        if not reply.is_whole:
-            why = f"the reply of {model} was not whole: {reply.raw_finish_reason or reply.finish_reason}"
+        if not reply.is_answer:
+            how = "has no text" if reply.is_whole else "was not whole"
+            why = f"the reply of {model} {how}: {reply.raw_finish_reason or reply.finish_reason}"
             return _failed(FailureClass.INCOMPLETE, why, billed)
         if isinstance(self._node, LlmRouterNode):
             return self._chosen(self._node, reply.text, billed)
@@ -102,7 +107,7 @@ def _messages(node: LlmNode | LlmRouterNode, seen: Seen) -> list[Message]:
 
 
 def _message(given: Mapping[str, Any]) -> Message:
-    role, text = str(given.get("role", "user")), str(given.get("content", ""))
+    role, text = str(given.get("role", "user")), result_text(given.get("content", ""))
     try:
         return Message(role=MessageRole(role), parts=(TextPart(text=text),))
     except ValueError:

@@ -63,6 +63,7 @@ class Failed:
     """The try failed, or was refused before it began. `raised` is kept for `logging`.
 
     `may_have_acted` says that nobody knows whether it took effect: it fails so only if to do it twice does no harm.
+    `may_retry` is False where the rule of the tool itself does not cover such a failure.
     """
 
     failure: FailureClass
@@ -71,14 +72,16 @@ class Failed:
     usage: BilledUsage | None = None
     raised: BaseException | None = None
     may_have_acted: bool = False
+    may_retry: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """The time of the try was up."""
+    """The time of the try was up. `may_retry` is that of a failure."""
 
     error: ErrorInfo
     usage: BilledUsage | None = None
+    may_retry: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +101,14 @@ class NodeCall(Protocol):
     """The work of one node in a try, prepared from what the node sees. It raises `NodeFault` where it cannot be made.
 
     `given` is what it gives to the world, for its digest. `usual` is the class of a failure of which nothing more is
-    known. With a `patience` (seconds) a try that was cut off is left behind after that; None waits until it ends.
+    known. `timeout` is its own time in seconds, which it keeps itself; None for that of the node alone. With a
+    `patience` (seconds) a try whose time is up, or that was cut off, is left behind after that; None waits for its end.
     """
 
     effect: ToolEffect
     given: JsonValue
     usual: FailureClass
+    timeout: float | None
     patience: float | None
 
     async def run(self, attempt: Try) -> Outcome:

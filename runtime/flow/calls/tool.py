@@ -4,7 +4,7 @@ from functools import partial
 from typing import cast
 
 from steptrail.domain.copies import own
-from steptrail.domain.flow.kinds.port import without_code
+from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import ToolNode
@@ -33,7 +33,7 @@ class ToolCall:
         # What it declares now holds for new tries.
         self.effect = self._tool.spec.effect
         self.usual = FailureClass.TOOL
-        self._timeout = self._tool.spec.timeout
+        self.timeout: float | None = self._tool.spec.timeout
         # What a person made of the arguments replaces them as a whole.
         self.given: JsonValue = arguments(node.args, seen, node.required) if approved is None else approved
         patience = getattr(self._tool, "patience", None)
@@ -42,7 +42,7 @@ class ToolCall:
     async def run(self, attempt: Try) -> Outcome:
         """Call the tool, and return its outcome."""
         given = attempt.context
-        timeout = shortest(self._timeout, attempt.timeout)
+        timeout = shortest(self.timeout, attempt.timeout)
         context = tool_port.ToolContext(
             effect_id=given.effect_id,
             session_id=given.flow_id,
@@ -50,23 +50,25 @@ class ToolCall:
             step=given.visit,
             call_id=given.effect_id,
             attempt=given.attempt,
-            data=given.context,
+            data=_told(self._tool, given.context),
             resources=given.resources,
             deadline_seconds=timeout,
             report=given.report,
             child=attempt.child,
         )
         classify = ToolCapture(attempt.now)
+        no_rule = self._tool.spec.retry is None
         given_to_tool = cast("dict[str, JsonValue]", own(self.given))
         returned = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
         match tool_port.outcome_of(self._tool, returned):
             case tool_port.ToolSucceeded(result=result, usage=usage):
                 return await looked_through(partial(Succeeded, output=result, usage=usage), result)
-            case tool_port.ToolFailed(error=error, usage=usage):
+            case tool_port.ToolFailed(error=error, may_retry=is_covered, usage=usage):
                 failure = failure_class(error, FailureClass.TOOL)
-                return Failed(failure=failure, error=error, usage=usage, raised=classify.raised)
-            case tool_port.ToolTimedOut(error=error, usage=usage):
-                return TimedOut(error=error, usage=usage)
+                may_retry = no_rule or is_covered
+                return Failed(failure=failure, error=error, usage=usage, raised=classify.raised, may_retry=may_retry)
+            case tool_port.ToolTimedOut(error=error, may_retry=is_covered, usage=usage):
+                return TimedOut(error=error, usage=usage, may_retry=no_rule or is_covered)
             case tool_port.ToolSuspended(session=session, reason=reason, until=until, usage=usage):
                 return Suspended(
                     stream=f"{self._tool.spec.runs_children or 'agent'}:{session}",
@@ -74,3 +76,18 @@ class ToolCall:
                     until=until,
                     usage=usage,
                 )
+
+
+def _told(tool: object, said: JsonValue) -> object:
+    """Return what is said of the run, as a value of the type that the tool names for it; JSON where it names none."""
+    kind, _ = tool_port.wanted_by(tool)
+    if kind is None:
+        return said
+    from steptrail.runtime.agent.stored_types import StoredType
+
+    wanted = StoredType(cast("type[object]", kind), "context")
+    try:
+        return wanted.of(said)
+    except Exception as error:  # the type brings code of its own
+        why = f"what is said of this run does not fit {wanted.name}: {wanted.why_not(error)}"
+        raise NodeFault(FailureClass.CONFIG, why) from None

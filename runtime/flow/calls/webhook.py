@@ -51,6 +51,7 @@ class WebhookCall:
         self._content, self._type = _content(body)
         self.effect: ToolEffect = node.effect
         self.usual = FailureClass.TOOL
+        self.timeout: float | None = None
         self.patience: float | None = _PATIENCE_SECONDS
         headers = cast("dict[str, JsonValue]", self._headers)
         self.given: JsonValue = {"method": self._method, "url": self._url, "headers": headers, "body": body}

@@ -11,7 +11,7 @@ from steptrail.errors import ConfigurationError, InvalidWorkflow
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.testing import ScriptedModel
 from steptrail.tools import ToolSpec
-from steptrail.workflow import Case, Check, Rule, Workflow, check_flow, load_flow
+from steptrail.workflow import Cache, Case, Check, Condition, Rule, Workflow, check_flow, load_flow
 
 MODEL = ScriptedModel([])
 NO_SCHEMA: dict[str, object] = {"type": "nonsense"}
@@ -280,3 +280,34 @@ def test_parameters_of_a_tool_that_are_no_schema_of_an_object_are_told(parameter
         flow().tool("a", given)
     with pytest.raises(ConfigurationError, match=said):
         AgentBuilder("a").with_model(MODEL).with_tools(given)
+
+
+@pytest.mark.parametrize("name", ["vars.doc", "doc.title", "{{ vars.doc }}", "vars.brought", "input"])
+def test_a_path_is_refused_where_a_person_is_shown_whole_variables(name: str) -> None:
+    written = flow().function("read", lambda _: {}, output="doc").human("ask", show=("doc", name)).chain("read", "ask")
+    assert faults(written) == [("FL-112", "nodes[1].show[1]")]
+
+
+def test_a_variable_that_nobody_writes_is_told_where_a_person_would_be_shown_nothing() -> None:
+    written = flow().function("read", lambda _: "", output="summary").human("ask", show=("sumary",))
+    (warning,) = written.chain("read", "ask").build().warnings
+    assert str(warning) == (
+        "FL-112 nodes[1].show[0]: the show of 'ask' says 'sumary', and no node writes a variable of this name"
+        " (name the whole variable: 'summary')"
+    )
+
+
+@pytest.mark.parametrize("text", ["{{ vars.mail }}", "imput.mail"])
+def test_a_path_at_which_there_is_never_anything_is_refused_where_that_would_look_like_a_value(text: str) -> None:
+    code = "FL-111" if "{{" in text else "FL-112"
+    written = (
+        flow()
+        .function("a", lambda _: 1, cache=Cache(key=(text,)))
+        .map("b", over="input", function=lambda _: 1, cache=Cache(key=("input", text)))
+        .guardian("c", [Check("length", text, max=9)])
+        .rule_router("d", [Rule(Condition(path=text, operator="exists"), to="e")], default="e")
+        .noop("e")
+        .chain("a", "b", "c", "d", "e")
+    )
+    places = ["nodes[0].cache.key[0]", "nodes[1].node.cache.key[1]", "nodes[2].checks[0].path"]
+    assert faults(written) == [(code, place) for place in (*places, "nodes[3].rules[0].conditions[0].path")]

@@ -1,6 +1,6 @@
 """What is built of a workflow as people write it: the three examples of the design, defaults, edges, mistakes."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -278,6 +278,14 @@ def test_a_node_that_is_made_already_can_be_added() -> None:
 def takes_three(a: object, b: object, c: object) -> None: ...
 
 
+def each_line(envelope: Envelope) -> Iterator[str]:
+    yield from envelope.input
+
+
+async def each_later(envelope: Envelope) -> AsyncIterator[str]:
+    yield envelope.input
+
+
 NO_TOOL: Any = parse
 NO_FUNCTION: Any = lookup
 OF_THREE: Any = takes_three
@@ -295,6 +303,8 @@ MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
     "no prompt": (lambda f: f.llm("x", model), "node 'x': give a prompt, or messages"),
     "a builder as a workflow": (lambda f: f.flow("x", BUILDER), "node 'x': Workflow is no built workflow"),
     "a function of three": (lambda f: f.function("x", OF_THREE), r"node 'x': .*takes_three cannot be a node"),
+    "a generator": (lambda f: f.function("x", each_line), r"node 'x': .*each_line cannot be a node: it is a generator"),
+    "an async generator": (lambda f: f.function("x", each_later), r"node 'x': .*each_later .* is a generator"),
     "an unknown argument": (lambda f: f.tool("x", lookup, args={"ix": 1}), "node 'x': .*has no argument 'ix'"),
     "a missing argument": (lambda f: f.tool("x", web), "node 'x': .*needs the argument 'q'"),
     "an id with a digit": (lambda f: f.noop("1x"), "node '1x': an id is 1 to 64"),

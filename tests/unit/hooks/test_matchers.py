@@ -137,3 +137,11 @@ def test_composites_nest_and_an_empty_one_matches(matcher: HookMatcher, expected
 def test_a_composite_narrows_a_tool_to_one_event() -> None:
     matcher = CompositeMatcher.and_(EventTypeMatcher(HookType.POST_TOOL_USE), ToolNameMatcher("re*"))
     assert [t for t in HookType if matches(matcher, "read", t)] == [HookType.POST_TOOL_USE]
+
+
+def test_a_function_that_nobody_awaits_is_refused_since_it_would_always_match() -> None:
+    async def never(_state: HookState, _type: HookType) -> bool:
+        return False
+
+    with pytest.raises(ConfigurationError, match="what a CallableMatcher asks is a plain function"):
+        CallableMatcher(never)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

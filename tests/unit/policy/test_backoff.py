@@ -20,7 +20,9 @@ def delays(backoff: Backoff) -> list[float]:
         (Backoff.exponential(2), [2, 4, 8, 16, 60]),
         (Backoff.exponential(0.5, max_seconds=3), [0.5, 1, 2, 3, 3]),
         (Backoff.exponential(0), [0, 0, 0, 0, 0]),
-        (Backoff.exponential(1e300), [60, 60, 60, 60, 60]),
+        (Backoff.exponential(1e300, max_seconds=60), [60, 60, 60, 60, 60]),
+        (Backoff.exponential(3600), [3600, 3600, 3600, 3600, 3600]),
+        (Backoff.linear(90.5), [90.5, 90.5, 90.5, 90.5, 90.5]),
     ],
 )
 def test_a_delay_grows_with_the_failures_up_to_the_cap(backoff: Backoff, expected: list[float]) -> None:

@@ -32,6 +32,14 @@ class Point(BaseModel):
     blob: bytes = b""
 
 
+class Role(BaseModel, frozen=True):
+    name: str
+
+
+class Held(BaseModel):
+    roles: set[Role]
+
+
 class Noted(BaseModel):
     note: Any
 
@@ -90,6 +98,10 @@ CONVERTED: list[tuple[object, JsonValue]] = [
     ([1, (2, 3)], [1, [2, 3]]),
     ({4}, [4]),
     (frozenset({"a"}), ["a"]),
+    (set("hgfedcba"), list("abcdefgh")),
+    ({Colour.RED, Colour.GREEN}, [2, "red"]),
+    (Noted(note=set("hgfedcba")), {"note": list("abcdefgh")}),
+    ({8: 0}.keys() | {0}, [0, 8]),
     (deque([1]), [1]),
     (Row(1, "b"), [1, "b"]),
     (OrderedDict(a=1), {"a": 1}),
@@ -98,6 +110,7 @@ CONVERTED: list[tuple[object, JsonValue]] = [
     (Point(x=1.5), {"x": 1.5, "blob": ""}),
     (Pair(Point(x=1), {Colour.GREEN}), {"left": {"x": 1.0, "blob": ""}, "right": [2]}),
     (Price(250), {"cents": "2.50"}),
+    (Held(roles={Role(name="a")}), {"roles": [{"name": "a"}]}),
     (datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "2026-01-02T03:04:00Z"),
     (Decimal("1.10"), "1.10"),
     (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
@@ -136,6 +149,7 @@ def count() -> Iterator[int]:
         (Pair, "type has no JSON form"),
         (range(3), "range has no JSON form"),
         (count(), "generator has no JSON form"),
+        (map(str, [1]), "map has no JSON form"),
         ("\ud800", "text that is not valid Unicode has no JSON form"),
         ({"\ud800": 1}, "text that is not valid Unicode has no JSON form"),
     ],

@@ -180,3 +180,12 @@ def test_a_default_that_no_json_has_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match=r"search.*properties\.limit\.default: the number nan"):
         tool(search)
+
+
+def test_a_default_that_is_a_set_stands_in_the_schema_in_the_same_order_in_each_process() -> None:
+    def one(tags: frozenset[int] = frozenset([0, 8])) -> None: ...
+
+    def same(tags: frozenset[int] = frozenset([8, 0])) -> None: ...
+
+    assert schema_of(one) == schema_of(same)
+    assert schema_of(same)["properties"]["tags"]["default"] == [0, 8]
