@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -181,6 +182,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # which a worker is given forty at once.
     long = {item.path for item in items if takes_long(item)}
     items.sort(key=lambda item: (item.path not in long, folder_of(item) != "web"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """In a worker, send of a test that passes one message instead of five: they took as long as a test does.
+
+    What was slow or did not pass besides the call is sent too.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration >= 1:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def takes_long(item: pytest.Item) -> bool:

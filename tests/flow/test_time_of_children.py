@@ -92,7 +92,12 @@ async def test_an_answer_that_was_stored_in_time_counts_although_the_time_is_up_
         beside.set()
         with pytest.raises(Crash):
             await dies
-        result = await trail.flow("f").resume(flow)
+        monkeypatch.setattr(runs_below, "_LOOK_SECONDS", 0.01)
+        goes_on = asyncio.ensure_future(trail.flow("f").resume(flow))
+        while not goes_on.done():
+            await asyncio.sleep(0.05)
+            clock.advance(5)
+        result = await goes_on
         world.gate.set()
         await other
     assert (result.error and result.error.failure) == (None if is_answered else FailureClass.TIMEOUT)

@@ -10,6 +10,26 @@ SKIPS = "import pytest\n@pytest.mark.skip\ndef test_waits(): pass\n"
 SKIPS_WHILE_COLLECTING = "import pytest\npytest.importorskip('no_such_module')\n"
 FAILS_AS_EXPECTED = "import pytest\n@pytest.mark.xfail\ndef test_hopes(): assert False\n"
 PASSES_UNEXPECTEDLY = "import pytest\n@pytest.mark.xfail\ndef test_hopes(): pass\n"
+FAILS_AROUND = """import pytest
+
+@pytest.fixture
+def broken(): assert False
+
+@pytest.fixture
+def breaks():
+    yield
+    assert False
+
+def test_is_not_begun(broken): pass
+def test_passes(): pass
+def test_breaks(breaks): pass
+"""
+COUNTING = """
+told = []
+
+def pytest_runtest_logreport(report): told.append(report.when)
+def pytest_terminal_summary(terminalreporter): terminalreporter.write_line("told: " + " ".join(sorted(told)))
+"""
 
 
 @pytest.fixture
@@ -49,6 +69,14 @@ def test_the_rule_holds_across_worker_processes(suite: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         ["STEPTRAIL_CI: test_other.py::test_waits: skipped", "STEPTRAIL_CI: test_third.py: skipped while collecting"]
     )
+
+
+@pytest.mark.slow("starts pytest with two workers")
+def test_workers_tell_of_a_test_that_passes_once_and_of_all_that_fails_around_one(suite: pytest.Pytester) -> None:
+    suite.makepyfile(counting=COUNTING, test_other=FAILS_AROUND)
+    result = suite.runpytest_subprocess("-n", "2", "-p", "counting")
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.fnmatch_lines(["told: call call call setup teardown"])
 
 
 def test_a_run_without_a_test_fails(suite: pytest.Pytester) -> None:
