@@ -163,7 +163,7 @@ class FlowControl:
         A look after each of thousands takes longer than most of them do, and leaves two events in the log.
         """
         resting = [task.stream for task in state.tasks if task.phase is TaskPhase.SUSPENDED and task.stream is not None]
-        return await moved_of(self._env.store, resting, self._env.clock.utc()) if resting else None
+        return await moved_of(self._env.store, resting, self._env.clock.utc()) if resting and state.is_open else None
 
     def only_waits(self, state: FlowState) -> bool:
         """Tell whether the run waits for something that has not come, so that to resume it would change nothing."""
