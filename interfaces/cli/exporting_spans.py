@@ -79,10 +79,7 @@ def spans_exported(arguments: argparse.Namespace, output: Output) -> None:
         return
     finally:
         sender.close()
-    if output.as_json:
-        output.data({"spans": told})
-    else:
-        output.line(f"sent {told} spans")
+    output.answer({"spans": told}, f"sent {told} spans")
 
 
 async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Output) -> int:

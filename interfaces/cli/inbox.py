@@ -104,10 +104,8 @@ async def _is_asked(trail: Steptrail, question: Question) -> bool:
 
 
 def _print_gone(output: Output, question: Question) -> None:
-    if output.as_json:
-        output.data({"gone": {"stream": question.stream, "id": question.id}}, indent=False)
-    else:
-        output.line(one_line(f"{stream_name(question.stream)}: {question.id} is not asked any more"))
+    text = one_line(f"{stream_name(question.stream)}: {question.id} is not asked any more")
+    output.answer({"gone": {"stream": question.stream, "id": question.id}}, text, indent=False)
 
 
 def _data(question: Question, store: str | None) -> dict[str, JsonValue]:

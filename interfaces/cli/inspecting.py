@@ -46,10 +46,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> None:
     from steptrail.interfaces.http.inspector.serving import serve
 
     def ready(address: str) -> None:
-        if output.as_json:
-            output.data({"url": address})
-        else:
-            output.line(f"the inspector is at {address} until Ctrl-C")
+        output.answer({"url": address}, f"the inspector is at {address} until Ctrl-C")
 
     own = load_projections(arguments.projection)
     try:

@@ -123,11 +123,8 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[
 
     stream, result = in_store(arguments, carried, read_only=False, engine=engine_of(arguments))
     shown = kind_shown(stream)
-    if output.as_json:
-        output.data(shown.result_data(result))
-    else:
-        on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
-        output.line(f"{stream_name(stream)}: {_said(arguments, result, on)}")
+    on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
+    output.answer(shown.result_data(result), f"{stream_name(stream)}: {_said(arguments, result, on)}")
 
 
 def _said(arguments: argparse.Namespace, result: Any, on: WayOn) -> str:

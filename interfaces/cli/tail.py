@@ -75,7 +75,4 @@ def _print(output: Output, number: int, entry: LogEntry) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         # What cannot be shown of one event keeps nobody from seeing the others.
         why, what = f"{type(error).__name__}: {error}", {"version": record.version, "type": record.event.TYPE}
-        if output.as_json:
-            output.data({**place, **what, "unreadable": why}, indent=False)
-        else:
-            output.line(f"{head}  cannot be shown: {why}")
+        output.answer({**place, **what, "unreadable": why}, f"{head}  cannot be shown: {why}", indent=False)

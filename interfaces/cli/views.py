@@ -100,12 +100,10 @@ def _prune(arguments: argparse.Namespace, output: Output) -> None:
         read_only=is_dry,
         projections=own,
     )
-    if output.as_json:
-        before = report.before.isoformat()
-        output.data({"before": before, "runs": report.runs, "dryRun": report.is_dry_run})
-        return
+    data = {"before": report.before.isoformat(), "runs": report.runs, "dryRun": report.is_dry_run}
     what = f"the rows of {many(report.runs, 'run')} that ended before {report.before:%Y-%m-%d %H:%M} UTC"
-    output.line(f"{what} would be deleted; nothing was done" if report.is_dry_run else f"deleted {what}; sums stay")
+    told = f"{what} would be deleted; nothing was done" if report.is_dry_run else f"deleted {what}; sums stay"
+    output.answer(data, told)
 
 
 def _rebuild(arguments: argparse.Namespace, output: Output) -> None:
@@ -113,10 +111,7 @@ def _rebuild(arguments: argparse.Namespace, output: Output) -> None:
     generation = in_store(
         arguments, lambda trail: trail.views.rebuild(whole=arguments.whole), read_only=False, projections=own
     )
-    if output.as_json:
-        output.data({"generation": generation})
-    else:
-        output.line(f"the read models were made anew: generation {generation}")
+    output.answer({"generation": generation}, f"the read models were made anew: generation {generation}")
 
 
 def _sql(arguments: argparse.Namespace, output: Output) -> None:

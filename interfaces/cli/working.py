@@ -74,10 +74,8 @@ def _start(arguments: argparse.Namespace, output: Output) -> None:
                 return (await trail.start(given, value, **said)).stream_id
 
     stream = asyncio.run(started())
-    if output.as_json:
-        output.data({"sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId": id_of(stream)})
-    else:
-        output.line(stream_name(stream))
+    name = "sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId"
+    output.answer({name: id_of(stream)}, stream_name(stream))
 
 
 def _work(arguments: argparse.Namespace, output: Output) -> None:
