@@ -216,18 +216,18 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(said if isinstance(said, int) else 200, json.dumps(script.get("body")).encode())
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"content-type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
+        length = str(len(body))
+        self._begin(status, {"content-type": "application/json", **(headers or {}), "content-length": length})
         self.wfile.write(body)
 
-    def _stream(self, events: Iterable[SseEvent], *, cut: bool = False) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
+
+    def _stream(self, events: Iterable[SseEvent], *, cut: bool = False) -> None:
+        self._begin(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
         for event in events:
             data = sse(event) + _STILL_HERE
             self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
@@ -237,10 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _cut(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", "1000")
-        self.end_headers()
+        self._begin(200, {"content-type": "application/json", "content-length": "1000"})
         self.wfile.write(b'{"id": "chatcmpl-cut", "choices": [')
         self.close_connection = True
 

@@ -7,7 +7,9 @@ loop, or when it does not run, gets what was seen last.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from steptrail.domain.version import VERSION
@@ -40,20 +42,16 @@ class LiveMetrics:
         self._provider = from_otel("opentelemetry.sdk.metrics").MeterProvider([reader], resource)
         self._meter = self._provider.get_meter("steptrail", VERSION, SCHEMA_URL)
         self._instruments = {metric: self._made(metric) for metric in INSTRUMENTS}
-        self._store: EventStore | None = None
-        self._lags: Lags | None = None
-        self._fleet: Fleet | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seen: tuple[Measure, ...] = ()
         self._seen_at = float("-inf")
 
-    def begin(self, store: EventStore, lags: Lags | None, fleet: Fleet | None) -> None:
+    def begin(self, store: EventStore, lags: Lags, fleet: Fleet) -> None:
         """Begin to tell what stands open in a store, what its read models have not counted, and what waits for it."""
-        self._store, self._lags, self._fleet = store, lags, fleet
-        gauge = self._meter.create_observable_gauge
+        look, gauge = partial(self._look, store, lags, fleet), self._meter.create_observable_gauge
 
         def of(metric: Metric) -> Callable[[Any], Any]:
-            return lambda _: self._observed(metric)
+            return lambda _: self._observed(metric, look)
 
         gauge(Metric.OPEN, [of(Metric.OPEN)], "{run}", "Runs that are open.")
         gauge(Metric.OLDEST_DUE, [of(Metric.OLDEST_DUE)], "s", "For how long a run is due.")
@@ -64,10 +62,8 @@ class LiveMetrics:
         gauge(Metric.WORKER_RUNNING, [of(Metric.WORKER_RUNNING)], "{session}", "Sessions that are carried on here.")
         counter = self._meter.create_observable_counter
         counter(Metric.WORKER_WAKES, [of(Metric.WORKER_WAKES)], "{wake}", "Wakes that came here.")
-        try:
+        with suppress(RuntimeError):  # else it is known with the first span
             self._loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None  # it is known with the first span
 
     def tell(self, span: Span) -> None:
         """Add a span."""
@@ -91,11 +87,11 @@ class LiveMetrics:
             metric, unit, description, explicit_bucket_boundaries_advisory=list(buckets)
         )
 
-    def _observed(self, metric: Metric) -> Iterable[Any]:
+    def _observed(self, metric: Metric, look: Callable[[], Coroutine[Any, Any, None]]) -> Iterable[Any]:
         """Return the values of a gauge. It is called by the reader."""
         is_old = time.monotonic() - self._seen_at >= _FRESH_SECONDS
         if is_old and self._loop is not None and self._loop.is_running() and not _is_here(self._loop):
-            looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+            looking = asyncio.run_coroutine_threadsafe(look(), self._loop)
             try:
                 looking.result(_PATIENCE_SECONDS)
             except Exception as error:
@@ -105,19 +101,16 @@ class LiveMetrics:
                 log_raised(_log, error, "what is open in the store was not told")
         return [self._metrics.Observation(each.value, each.attributes) for each in self._seen if each.metric is metric]
 
-    async def _look(self) -> None:
-        if self._store is None:
-            return
-        counts = await open_counts(self._store)
+    async def _look(self, store: EventStore, lags: Lags, fleet: Fleet) -> None:
+        counts = await open_counts(store)
         now = time.time_ns() // 1_000
-        since = await oldest_due(self._store, now)
+        since = await oldest_due(store, now)
         oldest = Measure(Metric.OLDEST_DUE, 0.0 if since is None else max(0, now - since) / 1e6, {})
-        lags: Mapping[str, int] = {} if self._lags is None else await self._lags()
         self._seen = (
             oldest,
             *(Measure(Metric.OPEN, count, {Own.STATUS.value: status}) for status, count in counts.items()),
-            *(Measure(Metric.PROJECTION_LAG, lag, {Own.PROJECTION.value: name}) for name, lag in lags.items()),
-            *(() if self._fleet is None else _of_fleet(*await self._fleet(), now)),
+            *(Measure(Metric.PROJECTION_LAG, lag, {Own.PROJECTION.value: of}) for of, lag in (await lags()).items()),
+            *_of_fleet(*await fleet(), now),
         )
         self._seen_at = time.monotonic()
 

@@ -94,7 +94,7 @@ class Telemetry:
             metrics = readers.PeriodicExportingMetricReader(exporter("metrics", endpoint, headers))
         self._metrics = LiveMetrics(metrics, resource) if metrics is not False else None
 
-    def begin(self, store: EventStore, lags: Lags | None = None, fleet: Fleet | None = None) -> LiveSpans:
+    def begin(self, store: EventStore, lags: Lags, fleet: Fleet) -> LiveSpans:
         """Return what hears the commits of a trail. `lags` looks up its read models, `fleet` its engine and workers.
 
         Raises `ConfigurationError` the second time.

@@ -13,16 +13,9 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
-from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
-from steptrail.runtime.agent.tool_port import (
-    NO_CONTEXT,
-    Capture,
-    ToolContext,
-    ToolFailed,
-    ToolOutcome,
-    ToolSuspended,
-    ToolTimedOut,
-)
+from steptrail.infrastructure.tools.arguments import Bindable
+from steptrail.infrastructure.tools.execution import bound_or_error, unfit
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSuspended, ToolTimedOut
 from steptrail.runtime.kernel.child import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
@@ -99,11 +92,7 @@ class ChildTool(ABC):
         self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
     ) -> ErrorInfo | None:
         """Return why arguments do not fit; None when they do."""
-        try:
-            self._bound(arguments, raw, NO_CONTEXT, capture)
-        except NoChild as refused:
-            return refused.info
-        return None
+        return unfit(self._parameters, arguments, raw, capture)
 
     async def run(
         self,
@@ -115,25 +104,13 @@ class ChildTool(ABC):
         capture: Capture,
     ) -> ToolOutcome:
         """Run one call; see `RunnableTool`. A call that nobody's run makes has no stream and fails."""
+        bound = bound_or_error(self._parameters, arguments, raw, context, capture)
+        if isinstance(bound, ErrorInfo):
+            return ToolFailed(bound)
         try:
-            return await self._answered(self._bound(arguments, raw, context, capture), context, timeout, capture)
+            return await self._answered(bound, context, timeout, capture)
         except NoChild as refused:
             return ToolFailed(refused.info)
-
-    def _bound(
-        self,
-        arguments: Mapping[str, JsonValue] | None,
-        raw: str | None,
-        context: ToolContext[Any, Any],
-        capture: Capture,
-    ) -> dict[str, object]:
-        """Return what a call gives to the stream that it runs. Raises `NoChild` for arguments that do not fit."""
-        try:
-            return bind_arguments(self._parameters, arguments, raw, context)
-        except InvalidArguments as error:
-            raise NoChild(error_of("InvalidArguments", str(error), ErrorType.VALIDATION)) from None
-        except Exception as error:  # a model brings validators of its own
-            raise NoChild(capture(error)) from None
 
     def _place(self, context: ToolContext, name: str) -> ChildPlace:
         """Return the place below a call. Raises `NoChild` when nobody's run makes the call, or it is too deep."""

@@ -82,7 +82,7 @@ def patience_of(tool: Executable) -> Patience | None:
     return Patience(_GRACE_SECONDS, left_behind) if tool.is_async else None
 
 
-def _bound(
+def bound_or_error(
     parameters: Bindable,
     arguments: Mapping[str, JsonValue] | None,
     raw: str | None,
@@ -102,7 +102,7 @@ def unfit(
     parameters: Bindable, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
 ) -> ErrorInfo | None:
     """Return why arguments do not fit; None when they do."""
-    bound = _bound(parameters, arguments, raw, NO_CONTEXT, capture)
+    bound = bound_or_error(parameters, arguments, raw, NO_CONTEXT, capture)
     return bound if isinstance(bound, ErrorInfo) else None
 
 
@@ -125,7 +125,7 @@ async def execute(
     Raises `KeyboardInterrupt` when the tool does, and `asyncio.CancelledError` when the caller is cancelled, after an
     async tool has ended.
     """
-    bound = _bound(tool.parameters, arguments, raw, context, capture)
+    bound = bound_or_error(tool.parameters, arguments, raw, context, capture)
     if isinstance(bound, ErrorInfo):
         return ToolFailed(bound)
     if timeout is not None and timeout <= 0:

@@ -1,7 +1,7 @@
 """The leases of read models: one process at a time applies the log to a projection, or makes a generation."""
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from threading import Lock
 from typing import Any
 
@@ -9,8 +9,6 @@ from steptrail.domain.errors import SessionBusy, StoreReadOnly, ViewsBusy
 from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.ports import EventStore
-
-_REBUILD = "projector:rebuild"
 
 
 class LeasesOfViews:
@@ -24,25 +22,12 @@ class LeasesOfViews:
     async def to_rebuild(self, owner: str) -> AsyncGenerator[None]:
         """Hold what only one at a time holds: who makes a generation, or deletes many of its rows.
 
-        Raises `ViewsBusy` while another one holds it.
+        Raises `ViewsBusy` while another one holds it, and `StoreReadOnly` in a store that they are in and not beside.
         """
-        try:
-            lease = await self._store.acquire(_REBUILD, owner=owner)
-        except SessionBusy as error:
-            raise ViewsBusy(error.owner) from error
-        except StoreReadOnly:
-            if not self._series.is_beside:
-                raise
-            # Another process that is at the same now loses that work at most.
-            with self._turn_here(_REBUILD) as is_free:
-                if not is_free:
-                    raise ViewsBusy("another task of this process") from None
-                yield
-            return
-        try:
+        async with self._held("projector:rebuild", owner, or_here=self._series.is_beside) as (is_free, holder):
+            if not is_free:
+                raise ViewsBusy(holder)
             yield
-        finally:
-            await lease.release()
 
     @asynccontextmanager
     async def to_count(self, projection: Projection[Any]) -> AsyncGenerator[bool]:
@@ -51,27 +36,30 @@ class LeasesOfViews:
         One version that a deploy brings is counted while processes of the older one go on.
         """
         name = f"projector:{projection.name}:{projection.version}"
+        async with self._held(name, "a steptrail projector", or_here=True) as (is_free, _):
+            yield is_free
+
+    @asynccontextmanager
+    async def _held(self, name: str, owner: str, *, or_here: bool) -> AsyncGenerator[tuple[bool, str | None]]:
+        """Hold a lease, or a lock of this process where none is granted; yield whether it is held, and else by whom."""
         try:
-            lease = await self._store.acquire(name, owner="a steptrail projector")
-        except SessionBusy:
-            yield False
+            lease = await self._store.acquire(name, owner=owner)
+        except SessionBusy as error:
+            yield False, error.owner
             return
         except StoreReadOnly:
-            # Another process has a projector of its own, and loses work at most. All tasks of this one share one.
-            with self._turn_here(name) as is_free:
-                yield is_free
+            if not or_here:
+                raise
+            # Another process that is at the same loses that work at most. All tasks of this one share a lock.
+            here = self._here.setdefault(name, Lock())
+            is_free = here.acquire(blocking=False)
+            try:
+                yield is_free, "another task of this process"
+            finally:
+                if is_free:
+                    here.release()
             return
         try:
-            yield True
+            yield True, None
         finally:
             await lease.release()
-
-    @contextmanager
-    def _turn_here(self, name: str) -> Generator[bool]:
-        here = self._here.setdefault(name, Lock())
-        is_free = here.acquire(blocking=False)
-        try:
-            yield is_free
-        finally:
-            if is_free:
-                here.release()

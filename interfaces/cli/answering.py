@@ -41,7 +41,7 @@ def _by(parser: Parser) -> None:
     parser.add_argument("--key", help="an idempotency key: the same key is one answer")
 
 
-def _answer(arguments: argparse.Namespace, output: Output) -> int:
+def _answer(arguments: argparse.Namespace, output: Output) -> None:
     said = (arguments.approved, arguments.choice, arguments.data, arguments.notes)
     if all(each is None for each in said):
         raise Refusal("nothing is answered: say --approve, --reject, --choice OPTION, --data JSON or --notes TEXT")
@@ -59,10 +59,10 @@ def _answer(arguments: argparse.Namespace, output: Output) -> int:
             key=arguments.key,
         )
 
-    return carried_out(arguments, output, carry)
+    carried_out(arguments, output, carry)
 
 
-def _step(arguments: argparse.Namespace, output: Output) -> int:
+def _step(arguments: argparse.Namespace, output: Output) -> None:
     sets = {} if arguments.set is None else json_object("--set", arguments.set, "variables have names")
 
     async def carry(handle: Any) -> Any:
@@ -77,7 +77,7 @@ def _step(arguments: argparse.Namespace, output: Output) -> int:
             key=arguments.key,
         )
 
-    return carried_out(arguments, output, carry)
+    carried_out(arguments, output, carry)
 
 
 def _flow(handle: Any) -> Any:

@@ -11,7 +11,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.due import DueCause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import GivenWords, store_given, typed
 from steptrail.interfaces.cli.kinds import SHOWN
 from steptrail.interfaces.cli.listing import PAGE, marks, run_data
@@ -37,7 +36,7 @@ def register(commands: Commands) -> None:
     due.add_argument("--limit", type=amount, metavar="N", default=PAGE, help=f"at most N sessions ({PAGE})")
 
 
-def _due(arguments: argparse.Namespace, output: Output) -> int:
+def _due(arguments: argparse.Namespace, output: Output) -> None:
     async def listed(trail: Steptrail) -> tuple[Sequence[RunSummary], Mapping[str, Any]]:
         runs = await trail.due(limit=arguments.limit + 1)
         return runs, await states_of(trail.store, runs[: arguments.limit])
@@ -48,7 +47,7 @@ def _due(arguments: argparse.Namespace, output: Output) -> int:
     rows = [(run, _worker(run, states), _command(run, states, store)) for run in runs]
     if output.as_json:
         output.data([_data(run, worker, command) for run, worker, command in rows])
-        return Exit.OK
+        return
     cells = [
         [stream_name(run.stream), run.name, ", ".join([run.status.value, *marks(run)]), _why(run, worker, now), command]
         for run, worker, command in rows
@@ -56,7 +55,6 @@ def _due(arguments: argparse.Namespace, output: Output) -> int:
     output.table(["ID", "AGENT", "STATUS", "DUE BECAUSE", "COMMAND"], cells)
     if len(runs) < len(found):
         output.note(f"steptrail: these are {len(runs)}, and there are more: `--limit` shows them")
-    return Exit.OK
 
 
 def _data(run: RunSummary, worker: str | None, command: str) -> dict[str, JsonValue]:

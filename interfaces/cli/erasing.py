@@ -49,7 +49,7 @@ def register(commands: Commands) -> None:
 _UNSEEN = "nobody has looked, since this ended early: `steptrail erase --finish` removes them"
 
 
-def _erase(arguments: argparse.Namespace, output: Output) -> int:
+def _erase(arguments: argparse.Namespace, output: Output) -> None:
     if arguments.finish:
         if arguments.id is not None:
             raise Refusal("--finish is about what was erased before: leave out the ID")
@@ -70,10 +70,10 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
         ),
         read_only=arguments.dry_run,
     )
-    return _tell(report, output)
+    _tell(report, output)
 
 
-def _retain(arguments: argparse.Namespace, output: Output) -> int:
+def _retain(arguments: argparse.Namespace, output: Output) -> None:
     dry_run = not arguments.yes
     if arguments.yes and arguments.dry_run:
         raise Refusal("--yes erases and --dry-run does not: give one of them")
@@ -99,7 +99,7 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
         if erased:
             _tell(ErasureReport(erased=tuple(erased), remains=_UNSEEN), output)
         raise
-    return _tell(report, output)
+    _tell(report, output)
 
 
 def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
@@ -135,10 +135,10 @@ async def _proof(trail: Steptrail, proved: ArchiveFile) -> str:
     return "as erased" if erasure.digest == proved.digest.hex() else "another"
 
 
-def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -> int:
+def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -> None:
     if output.as_json:
         output.data(_report_data(report))
-        return Exit.OK
+        return
     rows = [
         *[
             ["would erase" if report.is_dry_run else "erased", stream_name(e.stream), str(e.events)]
@@ -152,13 +152,12 @@ def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -
     what = many(len(report.erased), "session")
     if report.is_dry_run:
         output.line(f"{what} would be erased; nothing was done")
-        return Exit.OK
+        return
     if not is_finished:
         output.line(f"{what} erased")
         if not report.erased:  # nobody has looked then what remains of others
-            return Exit.OK
+            return
     output.line(f"bytes remain: {report.remains}" if report.remains else "no bytes of erased sessions remain")
-    return Exit.OK
 
 
 def _report_data(report: ErasureReport) -> dict[str, JsonValue]:

@@ -9,7 +9,7 @@ from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
 from steptrail.domain.errors import stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit, Refusal, writing
+from steptrail.interfaces.cli.exits import Refusal, writing
 from steptrail.interfaces.cli.exporting_spans import add_span_options, spans_exported
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, a_new_file, key, prefix
@@ -47,7 +47,7 @@ def register(commands: Commands) -> None:
     add_span_options(export)
 
 
-def _export(arguments: argparse.Namespace, output: Output) -> int:
+def _export(arguments: argparse.Namespace, output: Output) -> None:
     if arguments.otlp is not None:
         return spans_exported(arguments, output)
     if arguments.id is None:
@@ -65,11 +65,10 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
     if out is None:
         for line in recording.lines():
             output.json_text(line.decode().rstrip("\n"))
-        return Exit.OK
+        return
     with writing(out):
         recording.save(out)
     _told(output, [out], recording)
-    return Exit.OK
 
 
 async def _read(arguments: argparse.Namespace, trail: Steptrail) -> Recording | FlowRecording:
@@ -83,7 +82,7 @@ async def _read(arguments: argparse.Namespace, trail: Steptrail) -> Recording | 
     raise Refusal(f"{stream_name(stream)} is of a kind that cannot be exported")
 
 
-def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> int:
+def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> None:
     if arguments.agent is None:
         started = (event for event in recording.events if isinstance(event, ExecutionStarted))
         recorded = next((event.agent.locator for event in started if event.agent.locator), None)
@@ -101,7 +100,6 @@ def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output
     with writing(test):
         save_lines(test, [written_test(recording, test, beside, arguments.agent).encode()])
     _told(output, [test, beside], recording)
-    return Exit.OK
 
 
 def _told(output: Output, files: list[Path], recording: Recording | FlowRecording) -> None:

@@ -10,7 +10,7 @@ from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.infrastructure.telemetry.telemetry import checked_share
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Parser, store_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -61,8 +61,8 @@ def add_span_options(export: Parser) -> None:
     )
 
 
-def spans_exported(arguments: argparse.Namespace, output: Output) -> int:
-    """Send the spans, and return the exit code."""
+def spans_exported(arguments: argparse.Namespace, output: Output) -> None:
+    """Send the spans. Raises `NotExported` for a receiver that takes none."""
     if arguments.out is not None or arguments.as_test:
         raise Refusal("--otlp sends spans: leave out --out and --as-test")
     if arguments.redact and not arguments.content:
@@ -73,20 +73,13 @@ def spans_exported(arguments: argparse.Namespace, output: Output) -> int:
     sender = SpanSender(arguments.otlp or None)
     try:
         told = asyncio.run(_sent(arguments, sender, output))
-    except NotExported as error:
-        output.note(f"steptrail: {one_line(str(error))}")
-        return Exit.AWAY
     except (KeyboardInterrupt, asyncio.CancelledError):
         if not arguments.follow:
             raise
-        return Exit.OK
+        return
     finally:
         sender.close()
-    if output.as_json:
-        output.data({"spans": told})
-    else:
-        output.line(f"sent {told} spans")
-    return Exit.OK
+    output.answer({"spans": told}, f"sent {told} spans")
 
 
 async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Output) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from steptrail.domain.errors import stream_name
 from steptrail.domain.tools import ToolEffect
 from steptrail.interfaces.cli.asking import asked, note_lag
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Parser, prefix
 from steptrail.interfaces.cli.summaries import dollars, how_it_stopped
@@ -54,7 +54,7 @@ def needs_views(arguments: argparse.Namespace) -> bool:
 
 def list_asked(
     arguments: argparse.Namespace, output: Output, *, next_page: Callable[[argparse.Namespace, str], str]
-) -> int:
+) -> None:
     """List the runs that the filters of the command find; `next_page` returns the command for those after a place."""
 
     async def found(trail: Steptrail) -> tuple[RunsPage, RunCount | None]:
@@ -73,7 +73,7 @@ def list_asked(
                 "lag": page.lag,
             }
         )
-        return Exit.OK
+        return
     is_priced = any(row.cost_usd is not None for row in page.rows)
     cost = ["COST"] if is_priced else []
     heads = ["ID", "RUN", "AGENT", "STATUS", "STOP REASON", "ERROR", "STEPS", "ACTIVE", *cost, "STARTED (UTC)"]
@@ -81,7 +81,6 @@ def list_asked(
     if page.next is not None:
         output.note(f"steptrail: these are {len(page.rows)} of {count}: `{next_page(arguments, page.next)}` goes on")
     note_lag(output, page.lag)
-    return Exit.OK
 
 
 async def _filter(trail: Steptrail, arguments: argparse.Namespace) -> RunFilter:

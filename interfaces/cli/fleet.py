@@ -7,7 +7,7 @@ from steptrail.domain.errors import stream_name
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, engine_of
 from steptrail.projections.rendering import few, lasting
@@ -22,7 +22,7 @@ def register(commands: Commands) -> None:
     commands.add("fleet", _fleet, "List what waits with the engine, by agent, and what each worker that it wakes does.")
 
 
-def _fleet(arguments: argparse.Namespace, output: Output) -> int:
+def _fleet(arguments: argparse.Namespace, output: Output) -> None:
     if (engine := engine_of(arguments)) is None:
         why = "`steptrail due` lists what waits for workers that look themselves"
         raise Refusal(f"say which engine wakes the fleet, with --engine or $STEPTRAIL_ENGINE; {why}")
@@ -36,7 +36,7 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
                 "workers": [_worker_data(each) for each in status.workers],
             }
         )
-        return Exit.OK
+        return
     topics = [
         [
             stream_name(name),
@@ -61,7 +61,6 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
         for each in status.workers
     ]
     output.table(["WORKER", "SEEN", "BUSY", "SESSIONS", "LEFT", "WAKES"], workers)
-    return Exit.OK
 
 
 def _topic_data(name: str, topic: TopicStatus) -> dict[str, JsonValue]:

@@ -94,15 +94,14 @@ def _a_flow(given: "AnyAgent | BuiltWorkflow", reference: str, becomes: str) -> 
     return given
 
 
-def _schema(arguments: argparse.Namespace, output: Output) -> int:
+def _schema(arguments: argparse.Namespace, output: Output) -> None:
     from steptrail.infrastructure.flow.loading import flow_schema
 
     del arguments
     output.data(flow_schema())
-    return Exit.OK
 
 
-def _draw(arguments: argparse.Namespace, output: Output) -> int:
+def _draw(arguments: argparse.Namespace, output: Output) -> None:
     form: str | None = arguments.form
     out: Path | None = arguments.out
     if output.as_json and (form is not None or out is not None):
@@ -110,7 +109,7 @@ def _draw(arguments: argparse.Namespace, output: Output) -> int:
     head, drawn, of_the_run = asyncio.run(_drawn(arguments))
     if output.as_json:
         output.data({**drawn.to_dict(), **of_the_run})
-        return Exit.OK
+        return
     match form:
         case "mermaid":
             text = drawn.mermaid()
@@ -120,11 +119,10 @@ def _draw(arguments: argparse.Namespace, output: Output) -> int:
             text = f"{one_line(head)}\n\n{drawn.text()}"
     if out is None:
         output.text(text.rstrip("\n"))
-        return Exit.OK
+        return
     with writing(out):
         out.write_text(text, encoding="utf-8")
     output.line(f"wrote {out}")
-    return Exit.OK
 
 
 async def _drawn(arguments: argparse.Namespace) -> "tuple[str, DrawnFlow, dict[str, JsonValue]]":

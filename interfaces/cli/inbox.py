@@ -11,7 +11,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import answers_to, store_given, typed, valued
 from steptrail.interfaces.cli.listing import PAGE, paged, place_of
 from steptrail.interfaces.cli.output import Output, one_line
@@ -36,13 +35,12 @@ def register(commands: Commands) -> None:
     paged(inbox)
 
 
-def _inbox(arguments: argparse.Namespace, output: Output) -> int:
+def _inbox(arguments: argparse.Namespace, output: Output) -> None:
     try:
         in_store(arguments, partial(_watched if arguments.watch else _listed, arguments, output))
     except (KeyboardInterrupt, asyncio.CancelledError):
         if not arguments.watch:
             raise
-    return Exit.OK
 
 
 async def _asked(trail: Steptrail, arguments: argparse.Namespace) -> tuple[Sequence[Question], bool]:
@@ -106,10 +104,8 @@ async def _is_asked(trail: Steptrail, question: Question) -> bool:
 
 
 def _print_gone(output: Output, question: Question) -> None:
-    if output.as_json:
-        output.data({"gone": {"stream": question.stream, "id": question.id}}, indent=False)
-    else:
-        output.line(one_line(f"{stream_name(question.stream)}: {question.id} is not asked any more"))
+    text = one_line(f"{stream_name(question.stream)}: {question.id} is not asked any more")
+    output.answer({"gone": {"stream": question.stream, "id": question.id}}, text, indent=False)
 
 
 def _data(question: Question, store: str | None) -> dict[str, JsonValue]:

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import getpass
 
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, count, engine_of, key, projection_option, store_of, who
@@ -42,14 +42,11 @@ def register(commands: Commands) -> None:
     inspect.add_argument("--shape", action="store_true", help="show no values at all, only of which kind they are")
 
 
-def _inspect(arguments: argparse.Namespace, output: Output) -> int:
+def _inspect(arguments: argparse.Namespace, output: Output) -> None:
     from steptrail.interfaces.http.inspector.serving import serve
 
     def ready(address: str) -> None:
-        if output.as_json:
-            output.data({"url": address})
-        else:
-            output.line(f"the inspector is at {address} until Ctrl-C")
+        output.answer({"url": address}, f"the inspector is at {address} until Ctrl-C")
 
     own = load_projections(arguments.projection)
     try:
@@ -69,7 +66,6 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
         )
     except OSError as error:
         raise Refusal(f"cannot serve {arguments.host} on port {arguments.port}: {error.strerror or error}") from error
-    return Exit.OK
 
 
 def _user() -> str:

@@ -14,7 +14,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.filtering import VIEW_FILTERS, add_filters, list_asked, needs_views
 from steptrail.interfaces.cli.going_on import store_given, typed, valued
 from steptrail.interfaces.cli.output import Output
@@ -55,7 +54,7 @@ async def place_of(trail: Steptrail, name: str | None) -> str | None:
     return None if name is None else stream_name((await trail.find_any(name)).stream_id)
 
 
-def _runs(arguments: argparse.Namespace, output: Output) -> int:
+def _runs(arguments: argparse.Namespace, output: Output) -> None:
     if needs_views(arguments):
         return list_asked(arguments, output, next_page=_next_page)
     limit: int = arguments.limit
@@ -79,7 +78,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     runs = found[:limit]
     if output.as_json:
         output.data([run_data(run) for run in runs])
-        return Exit.OK
+        return
     is_priced = any(run.cost is not None for run in runs)
     rows = [
         [
@@ -100,7 +99,6 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
         output.note(f"steptrail: there are more: `{_next_page(arguments, stream_name(runs[-1].stream))}` lists them")
     if any(run.damage for run in runs):
         output.note("steptrail: `steptrail doctor` says what is damaged")
-    return Exit.OK
 
 
 def _next_page(arguments: argparse.Namespace, after: str) -> str:

@@ -14,6 +14,7 @@ from types import FrameType
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
     CorruptRecord,
+    NotExported,
     OwnershipLost,
     SessionBusy,
     SessionErased,
@@ -79,7 +80,7 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         # What the code of an agent prints is no part of the JSON.
         printed = redirect_stdout(sys.stderr) if output.as_json else nullcontext()
         with _shown_log(output, level), printed:
-            code = handler(arguments, output)
+            code = handler(arguments, output) or Exit.OK
         if output.failure is not None:
             return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))
         return code
@@ -91,7 +92,7 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         return _refused(output, why_not, Exit.REFUSED)
     except (SessionBusy, OwnershipLost) as error:
         return _refused(output, _busy(error, arguments), Exit.BUSY)
-    except (StoreLocked, StoreAway, StoreFull) as error:
+    except (NotExported, StoreLocked, StoreAway, StoreFull) as error:
         return _refused(output, str(error), Exit.AWAY)
     except AppendOutcomeUnknown as error:
         # The id that is given with an input is that of a session, or of a workflow without the `flow:` before it.

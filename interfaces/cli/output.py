@@ -82,6 +82,13 @@ class Output:
         """Print a piece of the answer, at once."""
         self._print(printable(text), end="")
 
+    def answer(self, value: object, text: str, *, indent: bool = True) -> None:
+        """Print an answer: JSON for programs, or a line for people."""
+        if self.as_json:
+            self.data(value, indent=indent)
+        else:
+            self.line(text)
+
     def data(self, value: object, *, indent: bool = True) -> None:
         """Print JSON. Whole numbers stay exact, however long they are."""
         options = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)

@@ -19,8 +19,8 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.times import age_of, time_of
 from steptrail.runtime.kernel.json_form import to_json_value
 
-Handler = Callable[[argparse.Namespace, Output], int]
-"""Carries out a parsed command and returns the exit code."""
+Handler = Callable[[argparse.Namespace, Output], int | None]
+"""Carries out a parsed command and returns the exit code; None for one that has answered."""
 
 FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 """The forms of AGENT."""

@@ -10,7 +10,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.kinds import SHOWN, summary_of
 from steptrail.interfaces.cli.listing import run_data
 from steptrail.interfaces.cli.output import Output, one_line
@@ -40,7 +40,7 @@ def register(commands: Commands) -> None:
     show.add_argument("--tree", action="store_true", help="list it with the sessions below it instead, and their bill")
 
 
-def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
+def _show_tree(arguments: argparse.Namespace, output: Output) -> None:
     if arguments.events or arguments.at is not None or arguments.since is not None:
         raise Refusal("--tree shows what is stored now of several sessions: leave out --at, --from and --events")
 
@@ -50,7 +50,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
     tree = in_store(arguments, read)
     if output.as_json:
         output.data(_tree_data(tree))
-        return Exit.OK
+        return
     rows = [
         [
             "· " * depth + stream_name(each.run.stream),
@@ -63,7 +63,6 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
         for depth, each in tree.walk()
     ]
     output.table(["ID", "AGENT", "STATUS", "STOP REASON", "OWN TOKENS", "TREE"], rows)
-    return Exit.OK
 
 
 def _tree_data(tree: RunTree) -> dict[str, JsonValue]:
@@ -78,7 +77,7 @@ def _tree_data(tree: RunTree) -> dict[str, JsonValue]:
 
 
 @collector_off()
-def _show(arguments: argparse.Namespace, output: Output) -> int:
+def _show(arguments: argparse.Namespace, output: Output) -> None:
     if arguments.tree:
         return _show_tree(arguments, output)
     at: int | None = arguments.at
@@ -119,7 +118,6 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
         output.data(shown.state_data(*last))
     else:
         shown.print_state(output, *last)
-    return Exit.OK
 
 
 def _print_difference(output: Output, versions: tuple[int, int], difference: StateDifference) -> None:

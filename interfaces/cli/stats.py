@@ -8,7 +8,6 @@ from typing import Literal
 
 from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.asking import asked, note_lag
-from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment
@@ -31,7 +30,7 @@ def register(commands: Commands) -> None:
     stats.add_argument("--limit", type=amount, metavar="N", default=_ROWS, help=f"at most N rows a table ({_ROWS})")
 
 
-def _stats(arguments: argparse.Namespace, output: Output) -> int:
+def _stats(arguments: argparse.Namespace, output: Output) -> None:
     group: Literal["agent", "day", "kind"] | None = arguments.by if arguments.by in GROUPS else None
     found = asked(
         arguments,
@@ -45,7 +44,7 @@ def _stats(arguments: argparse.Namespace, output: Output) -> int:
     )
     if output.as_json:
         output.data(found.to_dict())
-        return Exit.OK
+        return
     page = _Page(output, found, arguments.limit, store_given(arguments))
     if not found.total.runs:
         page.line("no run has ended in this time")
@@ -62,7 +61,6 @@ def _stats(arguments: argparse.Namespace, output: Output) -> int:
         page.retries()
         page.shadow()
     note_lag(output, found.lag)
-    return Exit.OK
 
 
 class _Page:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from steptrail.domain.errors import stream_name
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
@@ -60,12 +60,12 @@ def register(commands: Commands) -> None:
     approve.add_argument("--digest", help="only if its arguments have this digest, as `why` prints it")
 
 
-def _steer(arguments: argparse.Namespace, output: Output) -> int:
+def _steer(arguments: argparse.Namespace, output: Output) -> None:
     command = methodcaller(arguments.command, reason=arguments.reason, by=arguments.by)
-    return carried_out(arguments, output, command)
+    carried_out(arguments, output, command)
 
 
-def _settle(arguments: argparse.Namespace, output: Output) -> int:
+def _settle(arguments: argparse.Namespace, output: Output) -> None:
     result = None if arguments.result is None else json_value("--result", arguments.result)
     who: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason}
 
@@ -82,10 +82,10 @@ def _settle(arguments: argparse.Namespace, output: Output) -> int:
             return await handle.settle(whole, "tell", **who)
         raise Refusal("--tell: in a workflow there is no model to tell: --result, --failed or --rerun say what it did")
 
-    return carried_out(arguments, output, carry)
+    carried_out(arguments, output, carry)
 
 
-def _approve(arguments: argparse.Namespace, output: Output) -> int:
+def _approve(arguments: argparse.Namespace, output: Output) -> None:
     edited = None if arguments.edit is None else json_object("--edit", arguments.edit, "arguments have names")
 
     async def carry(handle: Steered) -> Any:
@@ -97,14 +97,14 @@ def _approve(arguments: argparse.Namespace, output: Output) -> int:
             digest=arguments.digest,
         )
 
-    return carried_out(arguments, output, carry)
+    carried_out(arguments, output, carry)
 
 
-def _deny(arguments: argparse.Namespace, output: Output) -> int:
+def _deny(arguments: argparse.Namespace, output: Output) -> None:
     async def carry(handle: Steered) -> Any:
         return await handle.deny(_whole(handle, arguments.approval), by=arguments.by, reason=arguments.reason)
 
-    return carried_out(arguments, output, carry)
+    carried_out(arguments, output, carry)
 
 
 def _whole(handle: Steered, effect: str) -> str:
@@ -112,7 +112,7 @@ def _whole(handle: Steered, effect: str) -> str:
     return effect if effect.startswith(f"{handle.id}:") else f"{handle.id}:{effect}"
 
 
-def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[Any], Awaitable[Any]]) -> int:
+def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[Any], Awaitable[Any]]) -> None:
     """Carry a command to a stream out, from any process, and print what came of it."""
 
     async def carried(trail: Steptrail) -> tuple[str, Any]:
@@ -123,12 +123,8 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[
 
     stream, result = in_store(arguments, carried, read_only=False, engine=engine_of(arguments))
     shown = kind_shown(stream)
-    if output.as_json:
-        output.data(shown.result_data(result))
-    else:
-        on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
-        output.line(f"{stream_name(stream)}: {_said(arguments, result, on)}")
-    return Exit.OK
+    on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
+    output.answer(shown.result_data(result), f"{stream_name(stream)}: {_said(arguments, result, on)}")
 
 
 def _said(arguments: argparse.Namespace, result: Any, on: WayOn) -> str:

@@ -9,7 +9,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix
@@ -31,13 +30,12 @@ def register(commands: Commands) -> None:
     tail.add_argument("--follow", "-f", action="store_true", help="go on with what comes, until Ctrl-C")
 
 
-def _tail(arguments: argparse.Namespace, output: Output) -> int:
+def _tail(arguments: argparse.Namespace, output: Output) -> None:
     try:
         in_store(arguments, partial(_tailed, arguments, output))
     except (KeyboardInterrupt, asyncio.CancelledError):
         if not arguments.follow:
             raise
-    return Exit.OK
 
 
 async def _tailed(arguments: argparse.Namespace, output: Output, trail: Steptrail) -> None:
@@ -77,7 +75,4 @@ def _print(output: Output, number: int, entry: LogEntry) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         # What cannot be shown of one event keeps nobody from seeing the others.
         why, what = f"{type(error).__name__}: {error}", {"version": record.version, "type": record.event.TYPE}
-        if output.as_json:
-            output.data({**place, **what, "unreadable": why}, indent=False)
-        else:
-            output.line(f"{head}  cannot be shown: {why}")
+        output.answer({**place, **what, "unreadable": why}, f"{head}  cannot be shown: {why}", indent=False)

@@ -9,7 +9,7 @@ from typing import cast
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.views.database import MOST_BYTES
 from steptrail.interfaces.cli.asking import asked, in_store, note_lag
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, age, amount, projection_option, seconds
 from steptrail.interfaces.python.loading_projections import load_projections
@@ -47,7 +47,7 @@ def register(commands: Commands) -> None:
     )
 
 
-def _views(arguments: argparse.Namespace, output: Output) -> int:
+def _views(arguments: argparse.Namespace, output: Output) -> None:
     if arguments.prune is not None:
         return _prune(arguments, output)
     if arguments.yes:
@@ -56,7 +56,7 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
     found = in_store(arguments, lambda trail: trail.views.status())
     if output.as_json:
         output.data([camel_fields(each) for each in found])
-        return Exit.OK
+        return
     rows = [
         [
             each.name,
@@ -79,7 +79,6 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
         if each.error is not None:
             output.note(f"steptrail: {each.name} stopped at position {each.error_position}:")
             output.note(each.error.strip().rpartition("\n")[2])
-    return Exit.OK
 
 
 def _troubles(each: ViewsStatus) -> Iterator[str]:
@@ -93,7 +92,7 @@ def _troubles(each: ViewsStatus) -> Iterator[str]:
         yield f"pruned before {each.pruned_before:%Y-%m-%d}"
 
 
-def _prune(arguments: argparse.Namespace, output: Output) -> int:
+def _prune(arguments: argparse.Namespace, output: Output) -> None:
     own, is_dry = load_projections(arguments.projection), not arguments.yes
     report = in_store(
         arguments,
@@ -101,28 +100,21 @@ def _prune(arguments: argparse.Namespace, output: Output) -> int:
         read_only=is_dry,
         projections=own,
     )
-    if output.as_json:
-        before = report.before.isoformat()
-        output.data({"before": before, "runs": report.runs, "dryRun": report.is_dry_run})
-        return Exit.OK
+    data = {"before": report.before.isoformat(), "runs": report.runs, "dryRun": report.is_dry_run}
     what = f"the rows of {many(report.runs, 'run')} that ended before {report.before:%Y-%m-%d %H:%M} UTC"
-    output.line(f"{what} would be deleted; nothing was done" if report.is_dry_run else f"deleted {what}; sums stay")
-    return Exit.OK
+    told = f"{what} would be deleted; nothing was done" if report.is_dry_run else f"deleted {what}; sums stay"
+    output.answer(data, told)
 
 
-def _rebuild(arguments: argparse.Namespace, output: Output) -> int:
+def _rebuild(arguments: argparse.Namespace, output: Output) -> None:
     own = load_projections(arguments.projection)
     generation = in_store(
         arguments, lambda trail: trail.views.rebuild(whole=arguments.whole), read_only=False, projections=own
     )
-    if output.as_json:
-        output.data({"generation": generation})
-    else:
-        output.line(f"the read models were made anew: generation {generation}")
-    return Exit.OK
+    output.answer({"generation": generation}, f"the read models were made anew: generation {generation}")
 
 
-def _sql(arguments: argparse.Namespace, output: Output) -> int:
+def _sql(arguments: argparse.Namespace, output: Output) -> None:
     answer: SqlAnswer = asked(
         arguments,
         lambda trail: trail.views.sql(
@@ -143,7 +135,7 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
                 "lag": answer.lag,
             }
         )
-        return Exit.OK
+        return
     output.table(names, [[_shown(value) for value in row] for row in rows], is_whole=True)
     if answer.is_cut:
         why = (
@@ -151,7 +143,6 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
         )
         output.note(f"steptrail: these are the first {many(len(rows), 'row')}, and there are more: {why}")
     note_lag(output, answer.lag)
-    return Exit.OK
 
 
 def _shown(value: JsonValue) -> str:

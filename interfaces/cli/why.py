@@ -3,7 +3,6 @@
 import argparse
 
 from steptrail.interfaces.cli.asking import in_store
-from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.kinds import SHOWN
 from steptrail.interfaces.cli.output import Output, one_line
@@ -22,7 +21,7 @@ def register(commands: Commands) -> None:
 
 
 @collector_off()
-def _why(arguments: argparse.Namespace, output: Output) -> int:
+def _why(arguments: argparse.Namespace, output: Output) -> None:
     async def asked(trail: Steptrail) -> tuple[str, Explanation]:
         handle = await trail.find_any(arguments.id)
         return handle.stream_id, await handle.why(execution=arguments.execution)
@@ -35,7 +34,6 @@ def _why(arguments: argparse.Namespace, output: Output) -> int:
         output.data(shown.why_data(explained, store))
     else:
         shown.print_why(output, explained, store)
-    return Exit.OK
 
 
 def _print_any(output: Output, explained: Explanation) -> None:

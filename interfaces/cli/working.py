@@ -62,7 +62,7 @@ def register(commands: Commands) -> None:
     work.add_argument("--grace", type=seconds, metavar="S", default=10.0, help="seconds to let calls end then (10)")
 
 
-def _start(arguments: argparse.Namespace, output: Output) -> int:
+def _start(arguments: argparse.Namespace, output: Output) -> None:
     async def started() -> str:
         async with load_runnable(arguments.agent, BroughtCode(arguments.use)) as given:
             said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
@@ -74,18 +74,15 @@ def _start(arguments: argparse.Namespace, output: Output) -> int:
                 return (await trail.start(given, value, **said)).stream_id
 
     stream = asyncio.run(started())
-    if output.as_json:
-        output.data({"sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId": id_of(stream)})
-    else:
-        output.line(stream_name(stream))
-    return Exit.OK
+    name = "sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId"
+    output.answer({name: id_of(stream)}, stream_name(stream))
 
 
-def _work(arguments: argparse.Namespace, output: Output) -> int:
-    return asyncio.run(_worked(arguments, output))
+def _work(arguments: argparse.Namespace, output: Output) -> None:
+    asyncio.run(_worked(arguments, output))
 
 
-async def _worked(arguments: argparse.Namespace, output: Output) -> int:
+async def _worked(arguments: argparse.Namespace, output: Output) -> None:
     files = [each for each in arguments.agents if is_flow_file(each)]
     if arguments.use and not files:
         raise Refusal("--use: every AGENT brings its own code: it is for workflows in YAML or JSON")
@@ -121,7 +118,6 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
             await ending.wait()
             output.note(f"steptrail: draining {len(worker.running)} sessions")
     await _leave_the_deaf()
-    return Exit.OK
 
 
 async def _leave_the_deaf() -> None:

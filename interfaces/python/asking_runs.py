@@ -26,8 +26,6 @@ _LONGEST = 10_000
 _MOST_CRASHED = 30_000
 """Each of them is a value of the statement, and SQLite takes 32,766 of those."""
 
-Fetch = Callable[[Statements], Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsPage:

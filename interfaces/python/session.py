@@ -1,5 +1,6 @@
 """`Session`: a handle on one session, from any process."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from steptrail.domain.agent.commands import Fork, Retry, Send, Settle, Verdict
@@ -137,8 +138,8 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         it safe to ask again. Raises `SessionNotFound`, and `CommandRejected` for a session that has answered or is not
         over.
         """
-        requeued = self._control.requeue(by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
-        return RunResult(await requeued)
+        retried = partial(Retry, worker=None, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
+        return RunResult(await self._control.requeue(retried))
 
     async def resume(
         self,

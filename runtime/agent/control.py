@@ -5,7 +5,7 @@ is about: whether an input was answered before, what a key was used for, and how
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -250,27 +250,16 @@ class SessionControl:
                 return ended
             journal = await journal.reloaded()
 
-    async def requeue(
-        self,
-        *,
-        by: str = "user",
-        reason: str | None = None,
-        limits: Limits | None = None,
-        error_policy: ErrorPolicy | None = None,
-        key: str | None = None,
-    ) -> AgentState:
+    async def requeue(self, retried: Callable[..., Retry]) -> AgentState:
         """Store that the last execution is to be retried, as it is recorded, and run nothing: a worker begins with it.
 
-        Calls with the same `key` are one retry. Raises `CommandRejected` when the last execution has answered or is not
-        over.
+        `retried` makes the command for the recorded agent. Commands with the same key are one retry. Raises
+        `CommandRejected` when the last execution has answered or is not over.
         """
         journal = await self.stream.existing()
         if (agent := journal.committed.agent) is None:
             raise CommandRejected("retry", self._session, str(why_no_retry(journal.committed)))
-        command = Retry(
-            agent=agent, worker=None, by=by, reason=reason, key=key, limits=limits, error_policy=error_policy
-        )
-        return (await self.stream.append(journal, command)).committed
+        return (await self.stream.append(journal, retried(agent=agent))).committed
 
     async def resume(
         self,

@@ -160,7 +160,9 @@ class FlowControl:
         return FlowResult(state)
 
     async def _look_below(self, state: FlowState) -> LookBelow:
-        resting = [task.stream for task in state.tasks if task.phase is TaskPhase.SUSPENDED and task.stream is not None]
+        # Of a run that is over nothing goes on, and nobody has to look.
+        tasks = state.tasks if state.is_open else ()
+        resting = [task.stream for task in tasks if task.phase is TaskPhase.SUSPENDED and task.stream is not None]
         segment = self.stream.machine.segment(state) + 1
         return await LookBelow.at(self._env, resting, version=state.version, segment=segment)
 

@@ -7,31 +7,13 @@ what is due is all that differs: it looks at the index each time when the log gr
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, Self
+from typing import Self
 
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.hands import Hands
-
-
-class Hearing(Protocol):
-    """Gives hands what is due."""
-
-    async def begin(self, hands: Hands) -> None:
-        """Begin to give."""
-        ...
-
-    async def give_no_more(self) -> None:
-        """Give nothing more. What is in hand goes on. Safe to call twice."""
-        ...
-
-    async def end(self) -> None:
-        """End, when nothing is in hand any more. Safe to call twice."""
-        ...
-
-    def report(self, hands: Hands) -> WorkerReport:
-        """Return what there is to say of the worker, which has these hands."""
-        ...
+from steptrail.runtime.kernel.looking import Looking
+from steptrail.runtime.kernel.woken import Woken
 
 
 class Worker(AbstractAsyncContextManager["Worker"]):
@@ -42,7 +24,7 @@ class Worker(AbstractAsyncContextManager["Worker"]):
     carried on with that one.
     """
 
-    def __init__(self, hands: Hands, hearing: Hearing) -> None:
+    def __init__(self, hands: Hands, hearing: Looking | Woken) -> None:
         self._hands, self._hearing = hands, hearing
 
     @property

@@ -31,6 +31,10 @@ COLUMNS: tuple[LiteralString, ...] = tuple(
 
 WAIT_COLUMNS: tuple[LiteralString, ...] = tuple(name for name in tables.COLUMNS["waits"] if name != "stream")
 
+_KEPT = {"parent", "began_by", "status", "updated_at"}
+FORGOTTEN: LiteralString = ", ".join([f"{column} = NULL" for column in COLUMNS if column not in _KEPT])
+"""Sets the columns that say nothing of an erased stream any more."""
+
 _MOST_MARKS = 500
 """So many values are parameters of their own. Of 65,535 PostgreSQL takes no more, and SQLite may of 32,766."""
 _LONGEST = 500

@@ -10,21 +10,14 @@ from itertools import groupby
 from typing import Any, LiteralString, TypeVar, cast
 from uuid import uuid4
 
-from eventsourcing.persistence import (
-    ApplicationRecorder,
-    IntegrityError,
-    Notification,
-    OperationalError,
-    StoredEvent,
-    Subscription,
-)
+from eventsourcing.persistence import IntegrityError, OperationalError, StoredEvent
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
-from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
+from steptrail.infrastructure.store.library.log_recorder import LogRecorder
 from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked, together
 from steptrail.infrastructure.store.postgres.recorder import PostgresRecorder, newest_head
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, TAKE_OFF
@@ -42,7 +35,7 @@ _INSERT_EVENT = (
 )
 
 
-class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
+class PostgresEventRecorder(LogRecorder, PostgresRecorder):
     """An application recorder of the library with commits, digests and subscriptions. Ids are text."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -71,32 +64,6 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
         )
         rows = self._in_its_words(lambda: self._fetch(statement, (str(originator_id), gt, lte, limit)))
         return [StoredEvent(row[0], row[1], row[2], joined(row[2], row[3], row[4])) for row in rows]
-
-    def select_notifications(
-        self,
-        start: int | None,
-        limit: int,
-        stop: int | None = None,
-        topics: Sequence[str] = (),
-        *,
-        inclusive_of_start: bool = True,
-    ) -> Sequence[Notification]:
-        """Return the events from position `start` to `stop`, at most `limit`, as the library's notifications."""
-        after = 0 if start is None else start - 1 if inclusive_of_start else start
-        rows = self._in_its_words(lambda: self.select_log(after, limit, topics, heads=False))
-        return [
-            Notification(stream, version, topic, joined(topic, state, content), id=position)
-            for position, stream, version, topic, _, state, content, *_ in rows
-            if stop is None or position <= stop
-        ]
-
-    def max_notification_id(self) -> int | None:
-        """Return the newest position; None when there is none."""
-        return self._in_its_words(self.select_last_position) or None
-
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Return a subscription to the events after position `gt`, of this process and of others."""
-        return WatchedSubscription(self, gt=gt, topics=topics, watch=self.watch)
 
     def _inserted(self, connection: Connection, stored_events: Sequence[StoredEvent]) -> list[int]:
         self._number_types(connection, {event.topic for event in stored_events})

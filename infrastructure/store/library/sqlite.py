@@ -8,19 +8,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from eventsourcing.persistence import (
-    ApplicationRecorder,
-    IntegrityError,
-    Notification,
-    OperationalError,
-    ProcessRecorder,
-    StoredEvent,
-    Subscription,
-    Tracking,
-)
+from eventsourcing.persistence import IntegrityError, OperationalError, ProcessRecorder, StoredEvent, Tracking
 from eventsourcing.sqlite import (
     SQLiteApplicationRecorder,
     SQLiteCursor,
@@ -33,7 +24,7 @@ from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
+from steptrail.infrastructure.store.library.log_recorder import LogRecorder
 from steptrail.infrastructure.store.sqlite.append import insert_commit, newest_head
 from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, until_free
@@ -49,7 +40,7 @@ _TABLES = "events"
 T = TypeVar("T")
 
 
-class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
+class SQLiteEventRecorder(LogRecorder, SQLiteApplicationRecorder, SqliteRecorder):
     """An application recorder of the library with commits, digests and subscriptions."""
 
     def __init__(
@@ -78,7 +69,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         """Store the events together; return their positions. Raises the library's errors."""
         if not stored_events and not kwargs:
             return []
-        positions = self._translated(
+        positions = self._in_its_words(
             lambda: self._connections.write(
                 lambda connection: in_transaction(
                     connection, lambda c: self._insert_events(SQLiteCursor(c.cursor()), stored_events, **kwargs)
@@ -120,39 +111,16 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         )
         first, last = -1 if gt is None else gt, LAST_VERSION if lte is None else lte
         bounds = (stream, stream, first, last, first, last, -1 if limit is None else limit)
-        rows = self._translated(lambda: self._fetch(statement, bounds))
+        rows = self._in_its_words(lambda: self._fetch(statement, bounds))
         return [
-            StoredEvent(self.convert_originator_id(stream), version, topic, joined(topic, state, content))
+            StoredEvent(self._shown_id(stream), version, topic, joined(topic, state, content))
             for version, topic, state, content in rows
         ]
 
-    def max_notification_id(self) -> int:
-        """Return the newest position; None when there is none, whatever the library says of the type."""
-        return cast("int", self._translated(self.select_last_position) or None)
+    def _shown_id(self, stream: str) -> UUID | str:
+        return self.convert_originator_id(stream)
 
-    def select_notifications(
-        self,
-        start: int | None,
-        limit: int,
-        stop: int | None = None,
-        topics: Sequence[str] = (),
-        *,
-        inclusive_of_start: bool = True,
-    ) -> Sequence[Notification]:
-        """Return the events from position `start` to `stop`, at most `limit`, as the library's notifications."""
-        after = 0 if start is None else start - 1 if inclusive_of_start else start
-        rows = self._translated(lambda: self.select_log(after, limit, topics, heads=False))
-        return [
-            Notification(self.convert_originator_id(stream), version, topic, joined(topic, state, content), id=position)
-            for position, stream, version, topic, _, state, content, *_ in rows
-            if stop is None or position <= stop
-        ]
-
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Return a subscription to the events after position `gt`, of this process and of others."""
-        return WatchedSubscription(self, gt=gt, topics=topics, watch=self.watch)
-
-    def _translated(self, work: Callable[[], T]) -> T:
+    def _in_its_words(self, work: Callable[[], T]) -> T:
         try:
             return work()
         except sqlite3.IntegrityError as error:

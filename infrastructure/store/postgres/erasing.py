@@ -14,7 +14,7 @@ from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import encoded_parts
 from steptrail.infrastructure.store.core.digest import commit_digest
-from steptrail.infrastructure.store.core.index import COLUMNS
+from steptrail.infrastructure.store.core.index import FORGOTTEN
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, attempt, together
 from steptrail.infrastructure.store.postgres.errors import translate
@@ -23,8 +23,6 @@ from steptrail.infrastructure.store.postgres.schema import TAKE_OFF
 if TYPE_CHECKING:
     import psycopg
 
-_KEPT = {"parent", "began_by", "status", "updated_at"}
-_FORGET: LiteralString = ", ".join([f"{column} = NULL" for column in COLUMNS if column not in _KEPT])
 _LOCK: LiteralString = "SELECT number FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR UPDATE"
 _FOUND: LiteralString = (
     "SELECT s.number, (SELECT max(version) FROM steptrail.events WHERE stream = s.number), "
@@ -122,7 +120,7 @@ def _erase(connection: Connection, end: _WhatIsLeft, at: int, by: str, reason: s
     connection.execute("DELETE FROM steptrail.snapshots WHERE stream = %s", (stream,))
     connection.execute("DELETE FROM steptrail.waits WHERE stream = %s", (number,))
     connection.execute(
-        f"UPDATE steptrail.streams SET {_FORGET}, damage = NULL, status = 'erased', updated_at = %s "  # noqa: S608
+        f"UPDATE steptrail.streams SET {FORGOTTEN}, damage = NULL, status = 'erased', updated_at = %s "  # noqa: S608
         "WHERE number = %s",
         (at, number),
     )

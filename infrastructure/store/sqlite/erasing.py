@@ -16,7 +16,7 @@ from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import encoded_parts
-from steptrail.infrastructure.store.core.index import COLUMNS
+from steptrail.infrastructure.store.core.index import FORGOTTEN
 from steptrail.infrastructure.store.sqlite.append import insert_commit
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
 from steptrail.infrastructure.store.sqlite.errors import primary_code
@@ -34,8 +34,6 @@ _NOT_NOW = {
 }
 """Why a file cannot be cleaned now: somebody is at it, or it may not grow. What was erased is erased all the same."""
 
-_KEPT = {"parent", "began_by", "status", "updated_at"}
-_FORGET = ", ".join(f"{column} = NULL" for column in COLUMNS if column not in _KEPT)
 _SHARED = (
     "SELECT id FROM streams WHERE version IS NOT NULL AND (parent = ? OR fork_of = ?) "
     "AND id NOT IN (SELECT value FROM json_each(?)) LIMIT 1"
@@ -92,7 +90,7 @@ def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, b
     run("DELETE FROM blob_uses WHERE stream = ?", number)
     run("DELETE FROM snapshots WHERE stream = ?", stream)
     run("DELETE FROM waits WHERE stream = ?", number)
-    forget = f"UPDATE streams SET {_FORGET}, damage = NULL, status = 'erased', updated_at = ? WHERE number = ?"  # noqa: S608
+    forget = f"UPDATE streams SET {FORGOTTEN}, damage = NULL, status = 'erased', updated_at = ? WHERE number = ?"  # noqa: S608
     run(forget, at, number)
     run("INSERT INTO erasures VALUES (?, ?, ?, ?, ?, ?, ?)", number, position, at, by, reason, events, last)
     return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=last.hex())
