@@ -128,7 +128,6 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     input_at: int = 0
     inferences: int = 0
     usage: Usage = Usage()
-    usage_below: Usage = Usage()
     models_before: tuple[ModelUsage, ...] = ()
     withdrawn: tuple[int, ...] = ()
     step: StepFold | None = None
