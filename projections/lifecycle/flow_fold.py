@@ -19,7 +19,6 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment, in_ms
-from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
 
 
 class _NodeHead(Head):
@@ -49,7 +48,7 @@ class _Moment(StoredMoment[FlowState]):
         return {**self.head(), "node": node, "visit": visit, "item": item}
 
 
-_Events: TypeAlias = Iterable[FlowLifecycleEvent]
+_Events: TypeAlias = Iterable[RunEvent]
 
 _HANDLERS = Handlers[_Moment, [], _Events]()
 

@@ -9,40 +9,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.projections.lifecycle import executions, steps, tools
-from steptrail.projections.lifecycle.base import Head, StoredMoment
-
-LifecycleEvent = (
-    executions.AgentExecutionCompleted
-    | executions.AgentExecutionFailed
-    | executions.AgentExecutionPaused
-    | executions.AgentExecutionResumed
-    | executions.AgentExecutionStarted
-    | executions.AgentExecutionStopped
-    | executions.AgentExecutionUnpaused
-    | executions.AgentExecutionWaitEnded
-    | executions.AgentExecutionWaiting
-    | executions.MessagesAdded
-    | executions.StopSignalReceived
-    | steps.AgentStepCompleted
-    | steps.AgentStepStarted
-    | steps.DecisionTaken
-    | steps.HookExecuted
-    | steps.InferenceRequestFailed
-    | steps.InferenceRequestStarted
-    | steps.InferenceResponseReceived
-    | steps.TokenUsageReported
-    | steps.ValidationFailed
-    | tools.CallBlocked
-    | tools.CallCancelled
-    | tools.SubagentCompleted
-    | tools.SubagentSpawning
-    | tools.ToolCallCompleted
-    | tools.ToolCallStarted
-    | tools.ToolCallSuspended
-)
-"""Every lifecycle event of an agent's session."""
-
+from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment
 
 class CallHead(Head):
     """The fields that all lifecycle events of one tool call share."""
@@ -94,7 +61,7 @@ class Moment(StoredMoment[AgentState]):
         return self.calls_before[position] if position < len(self.calls_before) else None
 
 
-LifecycleEvents: TypeAlias = Iterable[LifecycleEvent]
+LifecycleEvents: TypeAlias = Iterable[RunEvent]
 """The result of a handler: the lifecycle events of one stored event, in their order."""
 
 LifecycleHandlers: TypeAlias = Handlers[Moment, [], LifecycleEvents]
