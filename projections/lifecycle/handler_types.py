@@ -11,6 +11,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment
 
+
 class CallHead(Head):
     """The fields that all lifecycle events of one tool call share."""
 
