@@ -20,7 +20,7 @@ from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
-from steptrail.domain.base import full_form
+from steptrail.domain.base import full_form, read_back
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable
@@ -31,7 +31,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
-from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
@@ -315,7 +314,7 @@ def _as_stored(method: str, event: stored.AgentEvent) -> stored.AgentEvent:
     # What the hook gave is checked here, or its values would fail when they are stored, and that error names no hook.
     try:
         storable(full_form(event))
-        kept = msgspec.json.decode(msgspec.json.encode(event), type=readable(type(event)))
+        kept = read_back(event)
     except (ValueError, NotStorable) as error:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
     if kept != event:
