@@ -127,7 +127,7 @@ class Settings(Value, frozen=True, omit_defaults=False):
 
     def refuse(self, field: str, why: str) -> NoReturn:
         """Raise the `ConfigurationError` about the value of a field."""
-        raise InvalidSetting(type(self).__name__, field, f"{why}, not {_short(getattr(self, field))}")
+        raise InvalidSetting(type(self).__name__, field, f"{why}, not {repr_of(getattr(self, field))}")
 
 
 _reads_what_is_stored = ContextVar("reads_what_is_stored", default=False)
@@ -298,7 +298,8 @@ def _choices(hint: Any) -> Iterator[str]:
             yield from _choices(part)
 
 
-def _short(value: object) -> str:
+def repr_of(value: object) -> str:
+    """Return how an error names a value, whatever it is and however long."""
     try:
         said = repr(value)
     except Exception:

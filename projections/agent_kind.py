@@ -1,5 +1,7 @@
 """The projections of the sessions of agents."""
 
+from collections.abc import Mapping
+
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceCompleted, StepCompleted, UsageRecorded
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
@@ -28,13 +30,8 @@ def _billed(event: Event) -> Usage | None:
 
 
 def _stop(event: Event) -> StopWord | None:
-    match event:
-        case StepCompleted():
-            return "step"
-        case ContinuationEvaluated():
-            return "decision"
-        case _:
-            return None
+    stops: Mapping[type[Event], StopWord] = {StepCompleted: "step", ContinuationEvaluated: "decision"}
+    return stops.get(type(event))
 
 
 PROJECTIONS_OF_AGENTS = KindProjections(

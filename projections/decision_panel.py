@@ -5,13 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    EvaluationsRecorded,
-    ExecutionResumed,
-    ExecutionStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.votes import Votes, resolved_votes, take_votes
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -62,7 +56,7 @@ class _Ballot:
     decided_votes: Votes = ()
 
 
-def decision_panel(records: Sequence[Recorded[AgentEvent]], version: int) -> DecisionPanel | None:
+def decision_panel(records: Sequence[Recorded[stored.AgentEvent]], version: int) -> DecisionPanel | None:
     """Return the decision in event `version`; None when that is no decision among these records.
 
     The records must reach back to the decision before it, or the votes that lie further back are left out.
@@ -70,13 +64,13 @@ def decision_panel(records: Sequence[Recorded[AgentEvent]], version: int) -> Dec
     ballot = _Ballot()
     for record in records:
         match record.event:
-            case ExecutionStarted():
+            case stored.ExecutionStarted():
                 ballot = _Ballot()
-            case ExecutionResumed():
+            case stored.ExecutionResumed():
                 ballot.guard_votes = ()
-            case EvaluationsRecorded() as cast:
+            case stored.EvaluationsRecorded() as cast:
                 take_votes(ballot, cast)
-            case ContinuationEvaluated() as taken:
+            case stored.ContinuationEvaluated() as taken:
                 votes = resolved_votes(ballot, taken.phase)
                 if record.version == version:
                     return _panel(version, taken, votes)
@@ -87,7 +81,7 @@ def decision_panel(records: Sequence[Recorded[AgentEvent]], version: int) -> Dec
     return None
 
 
-def _panel(version: int, taken: ContinuationEvaluated, votes: Votes) -> DecisionPanel:
+def _panel(version: int, taken: stored.ContinuationEvaluated, votes: Votes) -> DecisionPanel:
     deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
     return DecisionPanel(
         version=version,

@@ -6,17 +6,7 @@ Times, workers and the marks of a crash are left out: two runs that decided alik
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    ExecutionFinished,
-    StepCompleted,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.kernel.record import Recorded
 
 
@@ -56,14 +46,14 @@ class Decisions(NamedTuple):
 
 
 _ENDINGS = {
-    ToolExecutionCompleted: "completed",
-    ToolExecutionFailed: "failed",
-    ToolExecutionInterrupted: "interrupted",
-    ToolExecutionSuspended: "suspended",
+    stored.ToolExecutionCompleted: "completed",
+    stored.ToolExecutionFailed: "failed",
+    stored.ToolExecutionInterrupted: "interrupted",
+    stored.ToolExecutionSuspended: "suspended",
 }
 
 
-def project_decisions(records: Iterable[Recorded[AgentEvent]]) -> Decisions:
+def project_decisions(records: Iterable[Recorded[stored.AgentEvent]]) -> Decisions:
     """Return what was decided. A resume that let the run go on is no row: it tells of a process, not of the run."""
     decisions: list[DecisionRow] = []
     calls: dict[str, CallRow] = {}
@@ -72,20 +62,23 @@ def project_decisions(records: Iterable[Recorded[AgentEvent]]) -> Decisions:
     for record in records:
         event = record.event
         match event:
-            case ContinuationEvaluated() if not (event.phase == "resume" and event.should_continue):
+            case stored.ContinuationEvaluated() if not (event.phase == "resume" and event.should_continue):
                 reason = None if event.should_continue else event.stop_reason.value
                 decisions.append(DecisionRow(event.step, event.should_continue, event.resolved_by, reason))
-            case ToolExecutionStarted():
+            case stored.ToolExecutionStarted():
                 step = int(event.effect_id.rsplit(":", 2)[1])
                 open_calls[event.position] = event.effect_id
                 calls[event.effect_id] = CallRow(step, event.tool, event.arguments_digest, "open")
             case (
-                ToolExecutionCompleted() | ToolExecutionFailed() | ToolExecutionInterrupted() | ToolExecutionSuspended()
+                stored.ToolExecutionCompleted()
+                | stored.ToolExecutionFailed()
+                | stored.ToolExecutionInterrupted()
+                | stored.ToolExecutionSuspended()
             ) if (effect := open_calls.get(event.position)) is not None:
                 calls[effect] = calls[effect]._replace(ending=_ENDINGS[type(event)])
-            case StepCompleted():
+            case stored.StepCompleted():
                 open_calls.clear()
-            case ExecutionFinished():
+            case stored.ExecutionFinished():
                 endings.append(EndRow(event.status.value, event.stop_reason.value, event.resolved_by, event.answered))
             case _:
                 pass

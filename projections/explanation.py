@@ -4,19 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deciding_error import deciding_error
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    EvaluationsRecorded,
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionStarted,
-    SessionForked,
-    StepCompleted,
-    WaitStarted,
-)
 from steptrail.domain.agent.evolve import extend, initial
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
@@ -120,7 +110,7 @@ class AgentExplainer:
     def __init__(self, session_id: str, execution: str | int | None = None) -> None:
         self._execution = execution
         self._state = initial(session_id)
-        self._started: list[ExecutionStarted] = []
+        self._started: list[stored.ExecutionStarted] = []
         self._is_newest = True
         self._marks: dict[str, int] = {}
         self._step = 0
@@ -130,7 +120,7 @@ class AgentExplainer:
         """The version of the newest event that it has been given."""
 
     @classmethod
-    def of_state(cls, session_id: str, state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> Self:
+    def of_state(cls, session_id: str, state: AgentState, records: Sequence[Recorded[stored.AgentEvent]]) -> Self:
         """Explain the newest execution from a state on, given what `MARKED_TYPES` says of the events before it."""
         made = cls(session_id)
         for record in records:
@@ -142,9 +132,9 @@ class AgentExplainer:
     def lacks(self) -> Mapping[str, bytes]:
         """Return which events before the state it needs: the steps, where a guard in shadow would have stopped one."""
         is_any = any(stop.version in self._unplaced for stop in self._shadow_stops.values())
-        return {StepCompleted.TYPE: b""} if is_any else {}
+        return {stored.StepCompleted.TYPE: b""} if is_any else {}
 
-    def recall(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def recall(self, records: Sequence[Recorded[stored.AgentEvent]]) -> None:
         """Take the events before the state that it lacks."""
         unplaced, self._unplaced = self._unplaced, ()
         for name, stop in self._shadow_stops.items():
@@ -153,11 +143,11 @@ class AgentExplainer:
                 numbers = [
                     each.event.number
                     for each in records
-                    if isinstance(each.event, StepCompleted) and each.version in within
+                    if isinstance(each.event, stored.StepCompleted) and each.version in within
                 ]
                 self._shadow_stops[name] = replace(stop, step=max(numbers, default=0))
 
-    def add(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def add(self, records: Sequence[Recorded[stored.AgentEvent]]) -> None:
         """Take the events that come next."""
         if records:
             self.version = records[-1].version
@@ -165,7 +155,7 @@ class AgentExplainer:
             event = record.event
             if type(event) not in _MARKS:
                 continue
-            if isinstance(event, ExecutionStarted) and self._is_newest and self._is_asked_for():
+            if isinstance(event, stored.ExecutionStarted) and self._is_newest and self._is_asked_for():
                 self._state = extend(self._state, records[:place])
                 self._is_newest = False
             self._mark(record.version, event)
@@ -181,25 +171,25 @@ class AgentExplainer:
         own = execution_id(SessionId(self._state.agent_id), number)
         return self._execution in (number, own, self._started[-1].execution_id)
 
-    def _mark(self, version: int, event: AgentEvent) -> None:
+    def _mark(self, version: int, event: stored.AgentEvent) -> None:
         """Note what is said of an event beside the state."""
-        if isinstance(event, ExecutionStarted):
+        if isinstance(event, stored.ExecutionStarted):
             self._started.append(event)
-        if isinstance(event, SessionForked):
+        if isinstance(event, stored.SessionForked):
             # What comes before it has the versions of another stream, whichever execution is asked for.
             self._marks = {}
         elif not self._is_newest:
             return
         match event:
-            case EvaluationsRecorded(votes=votes):
+            case stored.EvaluationsRecorded(votes=votes):
                 # The first would-be stop of each guard in shadow counts.
                 for vote in votes:
                     if "shadow" in vote.context and vote.shadow is ContinuationDecision.FORBID:
                         stop = ShadowStop(step=self._step, version=version, vote=vote)
                         self._shadow_stops.setdefault(vote.criterion_class, stop)
-            case StepCompleted(number=number):
+            case stored.StepCompleted(number=number):
                 self._step = number
-            case ExecutionStarted():
+            case stored.ExecutionStarted():
                 self._marks, self._shadow_stops, self._step = {}, {}, 0
             case _:
                 pass
@@ -244,17 +234,12 @@ class AgentExplainer:
             awaiting_approval=_awaiting_approval(state),
             events=dict(self._marks),
             error=deciding_error(state),
-            paused=state.paused,
-            unpaused=state.unpaused,
-            pause_requested=state.pause_request,
-            stop_requested=state.stop_request,
             retry_of=state.execution.retry_of if state.execution is not None else None,
             retried_as=_retried_as(self._started, state),
             is_newest=self._is_newest,
             is_owned=owned,
             is_crashed=is_crashed,
             crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
-            worker=state.fold.worker or None,
             waits=waits,
             damage=damage,
             rejected_answer=_rejected_answer(state),
@@ -265,7 +250,7 @@ class AgentExplainer:
 
 def explain(
     session_id: str,
-    records: Sequence[Recorded[AgentEvent]],
+    records: Sequence[Recorded[stored.AgentEvent]],
     *,
     now: int,
     owned: bool | None = None,
@@ -288,7 +273,7 @@ def _rejected_answer(state: AgentState) -> str | None:
     return said if len(said) <= _SHOWN_CHARACTERS else f"{said[:_SHOWN_CHARACTERS]}…"
 
 
-def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str | None:
+def _retried_as(started: Sequence[stored.ExecutionStarted], state: AgentState) -> str | None:
     """Return the execution that retries the last one of the state."""
     # By its number: a fork calls the executions that it shares by its own id.
     number = state.fold.executions + 1
@@ -418,23 +403,23 @@ def _spent(state: AgentState) -> Spent:
     )
 
 
-_MARKS: dict[type[AgentEvent], str | None] = {
-    ExecutionStarted: "started",
-    EvaluationsRecorded: "votes",
-    ContinuationEvaluated: "decision",
-    ExecutionPaused: "paused",
-    SessionForked: "forked",
-    WaitStarted: "waiting",
-    ExecutionFinished: "finished",
-    StepCompleted: None,
+_MARKS: dict[type[stored.AgentEvent], str | None] = {
+    stored.ExecutionStarted: "started",
+    stored.EvaluationsRecorded: "votes",
+    stored.ContinuationEvaluated: "decision",
+    stored.ExecutionPaused: "paused",
+    stored.SessionForked: "forked",
+    stored.WaitStarted: "waiting",
+    stored.ExecutionFinished: "finished",
+    stored.StepCompleted: None,
 }
 """The events that are told of beside the state, and the names of those whose version is told."""
 
 MARKED_TYPES = {
     **{event.TYPE: b"" for event in _MARKS},
-    EvaluationsRecorded.TYPE: b'"shadow"',
+    stored.EvaluationsRecorded.TYPE: b'"shadow"',
     # In no stored event: the newest is all that is told of.
-    ContinuationEvaluated.TYPE: b"\n",
-    StepCompleted.TYPE: b"\n",
+    stored.ContinuationEvaluated.TYPE: b"\n",
+    stored.StepCompleted.TYPE: b"\n",
 }
 """The stored types of these events, with what all of them hold that count beside the newest."""

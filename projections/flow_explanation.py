@@ -8,25 +8,8 @@ import msgspec
 
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
-from steptrail.domain.flow.events import (
-    ExecutionFinished,
-    ExecutionPaused,
-    FlowEvent,
-    FlowRetried,
-    FlowStarted,
-    LimitReached,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptStarted,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeRetryScheduled,
-    NodeThen,
-    StepAnswered,
-    WaitStarted,
-)
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.fold import RunFold
@@ -48,23 +31,29 @@ from steptrail.projections.run_explanation import RunExplanation, has_crashed
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
 
-_Tried = NodeAttemptStarted | NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeRetryScheduled
+_Tried = (
+    stored.NodeAttemptStarted
+    | stored.NodeAttemptCompleted
+    | stored.NodeAttemptFailed
+    | stored.NodeAttemptInterrupted
+    | stored.NodeRetryScheduled
+)
 
-_MARKS: Mapping[type[FlowEvent], str] = {
-    NodeFailureRecorded: "recorded",
-    NodeFailed: "failed",
-    WaitStarted: "waits",
-    ExecutionPaused: "paused",
-    ExecutionFinished: "finished",
+_MARKS: Mapping[type[stored.FlowEvent], str] = {
+    stored.NodeFailureRecorded: "recorded",
+    stored.NodeFailed: "failed",
+    stored.WaitStarted: "waits",
+    stored.ExecutionPaused: "paused",
+    stored.ExecutionFinished: "finished",
 }
 """The events of which the newest is told of, and the names under which its version is."""
 
 MARKED_TYPES: Mapping[str, bytes] = {
-    FlowStarted.TYPE: b"",
-    FlowRetried.TYPE: b"",
-    LimitReached.TYPE: b'"scope":"run"',
-    NodeAttemptInterrupted.TYPE: b"",
-    NodeAttemptCompleted.TYPE: b'"is_kept":true',
+    stored.FlowStarted.TYPE: b"",
+    stored.FlowRetried.TYPE: b"",
+    stored.LimitReached.TYPE: b'"scope":"run"',
+    stored.NodeAttemptInterrupted.TYPE: b"",
+    stored.NodeAttemptCompleted.TYPE: b'"is_kept":true',
     **{kind.TYPE: _NEWEST for kind in _MARKS},
 }
 """The stored types of the events that are told of beside the state, with what those hold that count."""
@@ -106,7 +95,7 @@ class FlowAttempt:
     effect: ToolEffect | None = None
     effect_id: str | None = None
     outcome: str = "running"
-    then: NodeThen | None = None
+    then: stored.NodeThen | None = None
     seconds: float | None = None
     wait_seconds: float | None = None
 
@@ -131,7 +120,7 @@ class FlowExplanation(RunExplanation):
     error: NodeError | None
     rule: str | None
     looked_at: Mapping[str, JsonValue]
-    limit: LimitReached | None
+    limit: stored.LimitReached | None
     attempts: tuple[FlowAttempt, ...]
     interrupted: tuple[FlowAttempt, ...]
     kept: tuple[FlowAttempt, ...]
@@ -174,14 +163,14 @@ class FlowExplainer:
         self.version = 0
         """The version of the newest event that it has been given."""
         self._visited_before: frozenset[str] = frozenset()
-        self._noted: dict[int, Recorded[FlowEvent]] = {}
+        self._noted: dict[int, Recorded[stored.FlowEvent]] = {}
 
     @classmethod
-    def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[FlowEvent]]) -> Self:
+    def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[stored.FlowEvent]]) -> Self:
         """Explain the newest execution from a state on, given what `MARKED_TYPES` says of the events before it."""
         made = cls(flow_id)
         for record in records:
-            if isinstance(record.event, FlowStarted | FlowRetried):
+            if isinstance(record.event, stored.FlowStarted | stored.FlowRetried):
                 made._begin(record.event.execution_id, record.version)
                 made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
             else:
@@ -192,8 +181,8 @@ class FlowExplainer:
     def lacks(self) -> Mapping[str, bytes]:
         """Return the other events before the state that it needs: of what decided, and of tries that were cut off."""
         run, noted = self._state.run, [record.event for record in self._noted.values()]
-        nodes = {event.node for event in noted if isinstance(event, NodeAttemptInterrupted)}
-        if run is not None and isinstance(run.ended_by, NodeFailed):
+        nodes = {event.node for event in noted if isinstance(event, stored.NodeAttemptInterrupted)}
+        if run is not None and isinstance(run.ended_by, stored.NodeFailed):
             nodes.add(run.ended_by.node)
         nodes &= self._visited_before
         if not nodes:
@@ -201,7 +190,7 @@ class FlowExplainer:
         about = b'"node":' + msgspec.json.encode(nodes.pop()) if len(nodes) == 1 else b""
         return dict.fromkeys((kind.TYPE for kind in get_args(_Tried)), about)
 
-    def recall(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
+    def recall(self, records: Sequence[Recorded[stored.FlowEvent]], /) -> None:
         """Take the events before the state that it lacks."""
         since = self._events.get("started", 0)
         every = self._noted | {record.version: record for record in records if record.version > since}
@@ -209,11 +198,11 @@ class FlowExplainer:
         for version in sorted(every):
             self._note(every[version])
 
-    def add(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
+    def add(self, records: Sequence[Recorded[stored.FlowEvent]], /) -> None:
         """Take the events that come next."""
         for record in records:
             event, self.version = record.event, record.version
-            if isinstance(event, FlowStarted | FlowRetried):
+            if isinstance(event, stored.FlowStarted | stored.FlowRetried):
                 if self._is_asked():
                     self._is_over = True
                 else:
@@ -221,7 +210,7 @@ class FlowExplainer:
             if not self._is_over:
                 self._note(record)
                 self._state = extend(self._state, [record])
-            elif isinstance(event, FlowStarted | FlowRetried):
+            elif isinstance(event, stored.FlowStarted | stored.FlowRetried):
                 self._started.append(event.execution_id)
 
     def _is_asked(self) -> bool:
@@ -235,22 +224,22 @@ class FlowExplainer:
         self._events, self._tries, self._rule = {"started": version}, {}, None
         self._visited_before, self._noted = frozenset(), {}
 
-    def _note(self, record: Recorded[FlowEvent]) -> None:
+    def _note(self, record: Recorded[stored.FlowEvent]) -> None:
         event, at, version = record.event, record.at, record.version
         if self._visited_before and isinstance(event, _Tried):
             self._noted[version] = record
         if (mark := _MARKS.get(type(event))) is not None:
             self._events[mark] = version
         match event:
-            case NodeAttemptStarted():
+            case stored.NodeAttemptStarted():
                 self._tried(event, at, version, effect=event.effect, effect_id=event.effect_id)
-            case NodeAttemptCompleted(is_kept=True):
+            case stored.NodeAttemptCompleted(is_kept=True):
                 self._tried(event, at, version, outcome="kept", seconds=event.duration_seconds)
-            case NodeAttemptCompleted():
+            case stored.NodeAttemptCompleted():
                 self._ended(event, "completed")
-            case NodeAttemptFailed() if not self._has_failed(event):
+            case stored.NodeAttemptFailed() if not self._has_failed(event):
                 self._ended(event, f"failed ({event.failure})")
-            case NodeAttemptInterrupted():
+            case stored.NodeAttemptInterrupted():
                 self._replace(
                     event,
                     event.attempt,
@@ -258,25 +247,27 @@ class FlowExplainer:
                     then=event.then,
                     seconds=event.duration_seconds,
                 )
-            case NodeRetryScheduled():
+            case stored.NodeRetryScheduled():
                 self._replace(event, event.attempt - 1, wait_seconds=event.delay_seconds)
-            case NodeFailed():
+            case stored.NodeFailed():
                 self._rule = event.rule
-            case LimitReached(scope="run"):
+            case stored.LimitReached(scope="run"):
                 self._events["limit"] = version
             case _:
                 pass
 
-    def _tried(self, event: NodeAttemptStarted | NodeAttemptCompleted, at: int, version: int, **known: Any) -> None:
+    def _tried(
+        self, event: stored.NodeAttemptStarted | stored.NodeAttemptCompleted, at: int, version: int, **known: Any
+    ) -> None:
         node, visit, item = task = (event.node, event.visit, event.item)
         attempt = FlowAttempt(node=node, visit=visit, item=item, attempt=event.attempt, at=at, version=version, **known)
         self._tries.setdefault(task, []).append(attempt)
 
-    def _ended(self, event: NodeAttemptCompleted | NodeAttemptFailed, outcome: str) -> None:
+    def _ended(self, event: stored.NodeAttemptCompleted | stored.NodeAttemptFailed, outcome: str) -> None:
         by = "" if event.settled_by is None else f", said by {event.settled_by}"
         self._replace(event, event.attempt, outcome=outcome + by, then=None, seconds=event.duration_seconds)
 
-    def _has_failed(self, event: NodeAttemptFailed) -> bool:
+    def _has_failed(self, event: stored.NodeAttemptFailed) -> bool:
         """Tell whether a failure came before the next try was made: it has the number of the last, which has failed."""
         tries = self._tries.get((event.node, event.visit, event.item), [])
         return bool(tries) and tries[-1].attempt == event.attempt and tries[-1].outcome.startswith("failed")
@@ -295,9 +286,9 @@ class FlowExplainer:
             raise ConfigurationError(f"{self._id} has no execution {self._asked!r}: it has {len(self._started)}")
         run, graph = state.run, state.graph
         error, limit = None, None
-        if run is not None and isinstance(run.ended_by, NodeFailed):
+        if run is not None and isinstance(run.ended_by, stored.NodeFailed):
             error = run.ended_by.error
-        if run is not None and isinstance(run.ended_by, LimitReached):
+        if run is not None and isinstance(run.ended_by, stored.LimitReached):
             limit = run.ended_by
         finished = run.finished if run is not None else None
         waits = run.waits if run is not None else ()
@@ -339,15 +330,10 @@ class FlowExplainer:
             waits=waits,
             waits_for=_waits_for(state),
             events=dict(self._events),
-            paused=state.paused,
-            unpaused=state.unpaused,
-            pause_requested=state.pause_request,
-            stop_requested=state.stopped_by,
             is_newest=not self._is_over,
             is_owned=owned,
             is_crashed=is_crashed,
             crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
-            worker=state.fold.worker or None,
             damage=damage,
             state=state,
         )
@@ -413,13 +399,13 @@ def verdict_of(state: FlowState) -> str:
     reason = f" ({state.stop_reason.value})" if state.stop_reason is not None else ""
     by = run.finished.resolved_by if run.finished is not None else None
     match run.ended_by:
-        case NodeFailed(error=error, rule=rule):
+        case stored.NodeFailed(error=error, rule=rule):
             tries = f" after {error.attempt} attempts" if error.attempt > 1 else ""
             decided = f", decided by {by}: {rule}" if by is not None else f": {rule}"
             return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'
-        case LimitReached() as limit:
+        case stored.LimitReached() as limit:
             return f"{status}{reason}: {limit.said}"
-        case StepAnswered(node=node):
+        case stored.StepAnswered(node=node):
             where = f' at "{node}"'
         case _:
             where = ""

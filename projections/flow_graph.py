@@ -3,32 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.definition import FlowDefinition, read_definition
-from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    FlowEvent,
-    FlowRetried,
-    FlowStarted,
-    HumanAnswered,
-    HumanExpired,
-    HumanRequested,
-    NodeAttemptInterrupted,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeCancelled,
-    NodeCompleted,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeOpened,
-    NodeRetryScheduled,
-    NodeSkipped,
-    NodeThen,
-    StepAnswered,
-    StepHeld,
-)
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import Node
 from steptrail.domain.kernel.given import a_kind_of
@@ -37,10 +13,11 @@ from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode, 
 DRAWN_TYPES = tuple(
     kind.TYPE
     for kind in (
-        *(FlowStarted, FlowRetried, NodeOpened, NodeCompleted, NodeFailed, NodeFailureRecorded, NodeSkipped),
-        *(NodeCancelled, NodeAttemptStarted, NodeRetryScheduled, NodeAttemptSuspended, NodeAttemptInterrupted),
-        *(StepHeld, StepAnswered, HumanRequested, HumanAnswered, HumanExpired),
-        *(ApprovalRequested, ApprovalGranted, ApprovalDenied, ApprovalExpired),
+        *(stored.FlowStarted, stored.FlowRetried, stored.NodeOpened, stored.NodeCompleted, stored.NodeFailed),
+        *(stored.NodeFailureRecorded, stored.NodeSkipped, stored.NodeCancelled, stored.NodeAttemptStarted),
+        *(stored.NodeRetryScheduled, stored.NodeAttemptSuspended, stored.NodeAttemptInterrupted),
+        *(stored.StepHeld, stored.StepAnswered, stored.HumanRequested, stored.HumanAnswered, stored.HumanExpired),
+        *(stored.ApprovalRequested, stored.ApprovalGranted, stored.ApprovalDenied, stored.ApprovalExpired),
     )
 )
 """The stored types of the events that change a drawing; the results of nodes are not among them."""
@@ -51,11 +28,11 @@ def drawn_flow(definition: FlowDefinition) -> DrawnFlow:
     return _Pen(a_kind_of(FlowDefinition, definition, "what is drawn")).drawing()
 
 
-def drawn_run(events: Iterable[FlowEvent]) -> DrawnFlow | None:
+def drawn_run(events: Iterable[stored.FlowEvent]) -> DrawnFlow | None:
     """Return the drawing of the last execution among the events of a stream; None before the first one."""
     pen: _Pen | None = None
     for event in events:
-        if isinstance(event, FlowStarted):
+        if isinstance(event, stored.FlowStarted):
             pen = _Pen(read_definition(event.definition))
         elif pen is not None:
             pen.apply(event)
@@ -72,51 +49,58 @@ class _Pen:
         self.taken = Counter[int]()
         self.asked: dict[str, str] = {}
 
-    def apply(self, event: FlowEvent) -> None:
+    def apply(self, event: stored.FlowEvent) -> None:
         """Take the next event of the run in."""
         match event:
-            case NodeOpened():
+            case stored.NodeOpened():
                 self.marks[event.node] = "open"
-            case NodeAttemptStarted():
+            case stored.NodeAttemptStarted():
                 self._mark(event.node, "open", "tries")
-            case NodeRetryScheduled():
+            case stored.NodeRetryScheduled():
                 self._mark(event.node, "waiting", "waits")
-            case NodeAttemptSuspended() | StepHeld() | NodeAttemptInterrupted(then=NodeThen.PARK):
+            case (
+                stored.NodeAttemptSuspended()
+                | stored.StepHeld()
+                | stored.NodeAttemptInterrupted(then=stored.NodeThen.PARK)
+            ):
                 self.marks[event.node] = "waiting"
-            case StepAnswered():
+            case stored.StepAnswered():
                 self.marks[event.node] = "open"
-            case NodeCompleted():
+            case stored.NodeCompleted():
                 self._mark(event.node, "ran", "ran")
                 self.counts[event.node]["errors_of_items"] += event.item_errors
                 self.taken.update(event.enables)
-            case NodeFailureRecorded(item=None):
+            case stored.NodeFailureRecorded(item=None):
                 self._mark(event.node, "tolerated", "tolerated")
                 self.taken.update(event.enables)
-            case NodeSkipped():
+            case stored.NodeSkipped():
                 self._mark(event.node, "skipped", "skipped")
                 self.taken.update(event.enables)
-            case NodeFailed():
+            case stored.NodeFailed():
                 self.marks[event.node] = "failed"
-            case NodeCancelled():
+            case stored.NodeCancelled():
                 if self.marks.get(event.node) != "failed":
                     self.marks[event.node] = "cancelled"
-            case FlowRetried():
+            case stored.FlowRetried():
                 again: dict[str, NodeMark] = {"failed": "open", "cancelled": "open"}
                 self.marks = {node: again.get(mark, mark) for node, mark in self.marks.items()}
             case _:
                 self._apply_answer(event)
 
-    def _apply_answer(self, event: FlowEvent) -> None:
+    def _apply_answer(self, event: stored.FlowEvent) -> None:
         match event:
-            case HumanRequested(request_id=request, node=node) | ApprovalRequested(approval_id=request, node=str(node)):
+            case (
+                stored.HumanRequested(request_id=request, node=node)
+                | stored.ApprovalRequested(approval_id=request, node=str(node))
+            ):
                 self.asked[request] = node
                 self.marks[node] = "waiting"
             case (
-                HumanAnswered(request_id=request)
-                | HumanExpired(request_id=request)
-                | ApprovalGranted(approval_id=request)
-                | ApprovalDenied(approval_id=request)
-                | ApprovalExpired(approval_id=request)
+                stored.HumanAnswered(request_id=request)
+                | stored.HumanExpired(request_id=request)
+                | stored.ApprovalGranted(approval_id=request)
+                | stored.ApprovalDenied(approval_id=request)
+                | stored.ApprovalExpired(approval_id=request)
             ) if request in self.asked:
                 self.marks[self.asked[request]] = "open"
             case _:

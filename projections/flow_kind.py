@@ -2,13 +2,7 @@
 
 from typing import TypeAlias
 
-from steptrail.domain.flow.events import (
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSettledLate,
-    NodeAttemptStarted,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
@@ -37,7 +31,7 @@ class _Billed:
 
     def __call__(self, event: Event) -> Usage | None:
         match event:
-            case NodeAttemptStarted():
+            case stored.NodeAttemptStarted():
                 places: set[_Place] = {
                     (event.node, event.visit, event.item),
                     event.effect_id,
@@ -46,9 +40,9 @@ class _Billed:
                 if event.stream_effect is not None:
                     self._of_streams |= places
                 return None
-            case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted():
+            case stored.NodeAttemptCompleted() | stored.NodeAttemptFailed() | stored.NodeAttemptInterrupted():
                 return None if (event.node, event.visit, event.item) in self._of_streams else event.usage
-            case NodeAttemptSettledLate():
+            case stored.NodeAttemptSettledLate():
                 return None if event.effect_id in self._of_streams else event.usage
             case _:
                 return None
@@ -58,7 +52,10 @@ def _stop(event: Event) -> StopWord | None:
     return "step" if ends_visit(event) else None
 
 
-_BILLING = (NodeAttemptStarted, NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptInterrupted, NodeAttemptSettledLate)
+_BILLING = (
+    *(stored.NodeAttemptStarted, stored.NodeAttemptCompleted, stored.NodeAttemptFailed),
+    *(stored.NodeAttemptInterrupted, stored.NodeAttemptSettledLate),
+)
 
 PROJECTIONS_OF_FLOWS = KindProjections(
     explain=FlowExplainer,

@@ -18,17 +18,8 @@ def flow_waterfall(records: Sequence[Recorded[stored.FlowEvent]]) -> Waterfall:
 
 def ends_visit(event: Event) -> bool:
     """Tell whether a visit of a node ends with an event."""
-    match event:
-        case (
-            stored.NodeCompleted()
-            | stored.NodeFailed()
-            | stored.NodeFailureRecorded(item=None)
-            | stored.NodeSkipped()
-            | stored.NodeCancelled()
-        ):
-            return True
-        case _:
-            return False
+    is_end = isinstance(event, stored.NodeCompleted | stored.NodeFailed | stored.NodeSkipped | stored.NodeCancelled)
+    return is_end or (isinstance(event, stored.NodeFailureRecorded) and event.item is None)
 
 
 class _VisitPen(Rests):

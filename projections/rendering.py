@@ -1,6 +1,7 @@
 """Renders errors, cuts, waits, and requests for a stop or a pause, as text or as JSON."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionInterrupted
 from steptrail.domain.failures import ErrorInfo, StepError
@@ -8,6 +9,8 @@ from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import StopReason
+from steptrail.domain.shared.state import StreamState
 
 _MOST_CAUSES = 3
 _MOST_DOING = 5
@@ -106,6 +109,27 @@ def error_data(failed: StepError | None) -> JsonValue:
     }
 
 
-def request_data(asked: Request | None) -> JsonValue:
-    """Return who asked for something, and why, as JSON; None when nobody did."""
+def asked_for(state: StreamState[Any]) -> Iterator[tuple[str, Request]]:
+    """Yield who asked for a pause, for its end or for a stop, each with a word that says whether it came about."""
+    stopped = "stopped" if state.stop_reason is StopReason.USER_REQUESTED else "stop asked"
+    told = {
+        "paused": state.paused,
+        "unpaused": state.unpaused,
+        "pause asked": state.pause_request,
+        stopped: state.stopped_by,
+    }
+    yield from ((what, asked) for what, asked in told.items() if asked is not None)
+
+
+def asked_for_data(state: StreamState[Any]) -> dict[str, JsonValue]:
+    """Return the same as JSON; None for what nobody asked for."""
+    return {
+        "pausedBy": _request_data(state.paused),
+        "unpausedBy": _request_data(state.unpaused),
+        "pauseRequestedBy": _request_data(state.pause_request),
+        "stopRequestedBy": _request_data(state.stopped_by),
+    }
+
+
+def _request_data(asked: Request | None) -> JsonValue:
     return None if asked is None else {"by": asked.by, "reason": asked.reason, "at": to_datetime(asked.at).isoformat()}

@@ -1,15 +1,13 @@
 """The part of an explanation that agents and workflows share: where an execution stands, and who had a say in that."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
-from steptrail.domain.shared.requests import Request
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.projections.rendering import request_data
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.rendering import asked_for_data
 from steptrail.projections.same_failure import SameFailure
 
 
@@ -18,9 +16,9 @@ class RunExplanation:
     """The part of an answer that agents and workflows share; see `Explanation` for the fields of every kind.
 
     `is_newest` says that no execution came after this one. `crash` says of one that has crashed on which worker, and
-    what that was doing; `worker` is the process that ran it last. `waits` are what it waits for, with their times.
-    `same_failure` says how often its failure has come lately, None where read models do not know. `pause_requested` is
-    a pause that is still to come about. `state` is what all of it was read from.
+    what that was doing. `waits` are what it waits for, with their times. `same_failure` says how often its failure has
+    come lately, None where read models do not know. `state` is what all of it was read from, and says who asked for a
+    pause, for its end or for a stop.
     """
 
     execution_id: str | None
@@ -30,28 +28,13 @@ class RunExplanation:
     waits_for: str | None
     waits: tuple[Wait, ...] = ()
     events: dict[str, int]
-    paused: Request | None = None
-    unpaused: Request | None = None
-    pause_requested: Request | None = None
-    stop_requested: Request | None = None
     is_newest: bool = True
     is_owned: bool | None = None
     is_crashed: bool = False
     crash: str | None = None
-    worker: str | None = None
     damage: str | None = None
     same_failure: SameFailure | None = None
     state: Any = field(repr=False, compare=False)
-
-    def asked_for(self) -> Iterator[tuple[str, Request]]:
-        """Yield who asked for a pause, for its end or for a stop, each with a word that says whether it came about."""
-        asked_for = {
-            "paused": self.paused,
-            "unpaused": self.unpaused,
-            "pause asked": self.pause_requested,
-            stop_word(self.stop_reason): self.stop_requested,
-        }
-        yield from ((what, asked) for what, asked in asked_for.items() if asked is not None)
 
     def _standing(self) -> dict[str, JsonValue]:
         """Return these fields as JSON."""
@@ -62,22 +45,14 @@ class RunExplanation:
             "verdict": self.verdict,
             "crashed": self.is_crashed,
             "crash": self.crash,
-            "worker": self.worker,
+            "worker": self.state.fold.worker or None,
             "damage": self.damage,
-            "pausedBy": request_data(self.paused),
-            "unpausedBy": request_data(self.unpaused),
-            "pauseRequestedBy": request_data(self.pause_requested),
-            "stopRequestedBy": request_data(self.stop_requested),
+            **asked_for_data(self.state),
             "waitsFor": self.waits_for,
             "waits": [full_form(wait) for wait in self.waits],
             "events": dict(self.events),
             "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
-
-
-def stop_word(reason: str | None) -> str:
-    """Return the word for a request to stop, which says whether it came about: `reason` is that of the end."""
-    return "stopped" if reason == StopReason.USER_REQUESTED else "stop asked"
 
 
 def has_crashed(stands: Standing, *, owned: bool | None, damage: str | None) -> bool:

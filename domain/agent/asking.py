@@ -9,17 +9,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.effects import AskPeople, KeepWaiting, Record
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ApprovalExpired,
-    ApprovalRequested,
-    ToolExecutionFailed,
-    WaitEnded,
-    WaitStarted,
-)
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.ids import effect_id
 from steptrail.domain.agent.step import Hold, ToolExecution
@@ -42,7 +35,7 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeopl
     # A question that is open already is not asked again, but waited for with the others.
     asked = [(call.position, approval.expires_at) for call, approval in _open(step)]
     asked += [(each.position, each.expires_at) for each in requested]
-    wait = WaitStarted(
+    wait = stored.WaitStarted(
         kind="approval", position=min(position for position, _ in asked), until=max(until for _, until in asked)
     )
     return AskPeople((*requested, wait)) if requested else Record((wait,))
@@ -50,26 +43,26 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeopl
 
 def asked_or_failed(
     calls: Sequence[ToolExecution], due: AskPeople, unfit: Callable[[ToolExecution], ErrorInfo | None], behind: int
-) -> tuple[AgentEvent, ...]:
+) -> tuple[stored.AgentEvent, ...]:
     """Return the questions, or instead the failures of the calls that could not run whatever people say.
 
     `unfit` returns why the arguments of a call do not fit its tool; None when they do. The clock by which the questions
     were made is so many microseconds `behind` the time of day, by which people answer.
     """
-    asked = [calls[event.position] for event in due.events if isinstance(event, ApprovalRequested)]
+    asked = [calls[event.position] for event in due.events if isinstance(event, stored.ApprovalRequested)]
     failed = tuple(
-        ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0)
+        stored.ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0)
         for call in asked
         if (error := unfit(call)) is not None
     )
     return failed or tuple(_put_off(event, behind) for event in due.events)
 
 
-def _put_off(event: AgentEvent, by: int) -> AgentEvent:
+def _put_off(event: stored.AgentEvent, by: int) -> stored.AgentEvent:
     match event:
-        case ApprovalRequested():
+        case stored.ApprovalRequested():
             return structs.replace(event, expires_at=event.expires_at + by)
-        case WaitStarted(until=int(until)):
+        case stored.WaitStarted(until=int(until)):
             return structs.replace(event, until=until + by)
         case _:
             return event
@@ -79,9 +72,9 @@ def hear(step: StepFold | None, now: int) -> Record | KeepWaiting:
     """Return what is due in a wait for answers: that questions have expired by `now`, its end, or more waiting."""
     asked = [approval for _, approval in _open(step)] if step is not None else []
     left = [each.expires_at for each in asked if each.expires_at > now]
-    expired = tuple(ApprovalExpired(approval_id=each.id) for each in asked if each.expires_at <= now)
+    expired = tuple(stored.ApprovalExpired(approval_id=each.id) for each in asked if each.expires_at <= now)
     if not left:
-        return Record((*expired, WaitEnded(reason="due" if expired else "settled")))
+        return Record((*expired, stored.WaitEnded(reason="due" if expired else "settled")))
     return Record(expired) if expired else KeepWaiting("approval", max(left))
 
 
@@ -104,8 +97,10 @@ def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
     return hold
 
 
-def _question(execution: ExecutionFold, step: StepFold, call: ToolExecution, hold: Hold, now: int) -> ApprovalRequested:
-    return ApprovalRequested(
+def _question(
+    execution: ExecutionFold, step: StepFold, call: ToolExecution, hold: Hold, now: int
+) -> stored.ApprovalRequested:
+    return stored.ApprovalRequested(
         approval_id=effect_id(execution.id, step.number, call.position),
         position=call.position,
         tool=call.name,

@@ -9,31 +9,11 @@ from typing import Protocol, TypedDict
 
 from msgspec import Struct
 
+from steptrail.domain.agent import effects, events as stored
 from steptrail.domain.agent.asking import asked_or_failed
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
-from steptrail.domain.agent.effects import (
-    AskPeople,
-    CallModel,
-    Effect,
-    JudgeAnswer,
-    KeepWaiting,
-    Record,
-    RunCalls,
-    RunHooks,
-    ScheduleRetry,
-    ScheduleToolRetry,
-    StartInference,
-    TakeDecision,
-)
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    EvaluationsRecorded,
-    InferenceStarted,
-    RetryScheduled,
-    ToolRetryScheduled,
-)
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.means import NO_MEANS, Means
@@ -79,7 +59,9 @@ class Judges(Struct, frozen=True, kw_only=True):
     behind: Callable[[], int] = lambda: 0
 
 
-def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
+def conclude(
+    state: AgentState, effect: effects.Effect, now: int, judges: Judges
+) -> tuple[stored.AgentEvent, ...] | None:
     """Return the events that follow from `effect` at `now`, an instant in microseconds of UTC.
 
     None when they need a model, a tool, a hook, a person or time. For tool calls that are to run, these are the events
@@ -88,26 +70,34 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
     if (execution := state.execution) is None:
         return None  # nothing is due before the first one
     match effect:
-        case Record(events=events):
+        case effects.Record(events=events):
             return events
-        case TakeDecision():
+        case effects.TakeDecision():
             return _decision(state, execution, effect, judges)
-        case StartInference():
+        case effects.StartInference():
             return _inference(state, execution.agent, effect, judges.requests)
-        case RunCalls(starts=starts, deadline=deadline) if starts:
+        case effects.RunCalls(starts=starts, deadline=deadline) if starts:
             return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
-        case RunHooks() | CallModel() | JudgeAnswer() | RunCalls() | KeepWaiting():
+        case (
+            effects.RunHooks()
+            | effects.CallModel()
+            | effects.JudgeAnswer()
+            | effects.RunCalls()
+            | effects.KeepWaiting()
+        ):
             return None
-        case AskPeople():
+        case effects.AskPeople():
             return asked_or_failed(state.tool_executions, effect, judges.unfit, judges.behind())
-        case ScheduleRetry(error_type=error_type, failures=failures, retry_after=retry_after):
+        case effects.ScheduleRetry(error_type=error_type, failures=failures, retry_after=retry_after):
             delay = _delay(execution.agent.error_policy.backoff, failures, retry_after, now, judges.draw())
-            return (RetryScheduled(error_type=error_type, **delay),)
-        case ScheduleToolRetry(position=position):
+            return (stored.RetryScheduled(error_type=error_type, **delay),)
+        case effects.ScheduleToolRetry(position=position):
             return _tool_retry(execution.agent, state.tool_executions[position], now, judges.draw())
 
 
-def _decision(state: AgentState, execution: ExecutionFold, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
+def _decision(
+    state: AgentState, execution: ExecutionFold, due: effects.TakeDecision, judges: Judges
+) -> tuple[stored.AgentEvent, ...]:
     """Let the criteria of this decision vote, and resolve the votes."""
     if due.phase is DecisionPhase.STOP:
         return (decided(state, execution, due, ()),)
@@ -117,18 +107,18 @@ def _decision(state: AgentState, execution: ExecutionFold, due: TakeDecision, ju
     # Criteria of a user may keep the state that they get, or change its values. The built-in ones do neither.
     votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks, judges.means), judges.failed)
     votes = votes if judges.are_ours else own(votes)
-    cast = EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
+    cast = stored.EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
     return (cast, decided(state, execution, due, votes))
 
 
-def _tool_retry(agent: AgentSnapshot, call: ToolExecution, now: int, draw: float) -> tuple[AgentEvent, ...]:
+def _tool_retry(agent: AgentSnapshot, call: ToolExecution, now: int, draw: float) -> tuple[stored.AgentEvent, ...]:
     """Return the time of the next try of a failed call, by the recorded retry rule of its tool."""
     spec = agent.tool(call.name)
     if spec is None or spec.retry is None:
         return ()
     retry_after = call.error.retry_after if call.error is not None else None
     delay = _delay(spec.retry.backoff, call.failures, retry_after, now, draw)
-    return (ToolRetryScheduled(position=call.position, **delay),)
+    return (stored.ToolRetryScheduled(position=call.position, **delay),)
 
 
 class _Delay(TypedDict):
@@ -152,12 +142,12 @@ def _delay(backoff: Backoff, failures: int, retry_after: float | None, now: int,
 
 
 def _inference(
-    state: AgentState, agent: AgentSnapshot, due: StartInference, requests: RequestBuilder
-) -> tuple[AgentEvent, ...]:
+    state: AgentState, agent: AgentSnapshot, due: effects.StartInference, requests: RequestBuilder
+) -> tuple[stored.AgentEvent, ...]:
     """Return the event that the model is about to be called, with the digest of the request."""
     request = requests.build(state, agent)
     return (
-        InferenceStarted(
+        stored.InferenceStarted(
             step=due.step,
             attempt=due.attempt,
             model=agent.model.model,

@@ -7,7 +7,7 @@ They change only inside one call of `evolve_all`, which works on copies. All oth
 from msgspec import Struct, field, structs
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
@@ -21,7 +21,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.fold import ExecutionBase, FoldBase
-from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
@@ -66,14 +65,12 @@ class StepFold(Struct):
 class ExecutionFold(ExecutionBase, kw_only=True):
     """The open execution, or the last one. The clock `wall` shows its wall time since the start or the last resume.
 
-    `input` is the message that it answers. A retry has the input of the execution `retry_of`. `waits` says the same as
-    `wait` in the terms of the kernel; an answered wait stays in it until a process goes on with the session.
-    `asked_again` says that a message came while the execution was paused. `waited` says that a wait for a time is over
-    and no criterion has voted since. `calls` counts those of the recorded steps, other than answers, `tool_calls` the
-    started ones by tool, and `tool_calls_refused` those beyond the limit. `usage` includes the bill of the sessions
-    below this one, and `usage_below` is that part. `rejections` counts the answers in a row that were rejected.
-    `answer_due` says that the next model call is the one of `OutputMode.LAST` that asks for the answer. `context` is
-    what was said of the run.
+    `input` is the message that it answers. A retry has the input of the execution `retry_of`. `asked_again` says that a
+    message came while the execution was paused. `waited` says that a wait for a time is over and no criterion has voted
+    since. `calls` counts those of the recorded steps, other than answers, `tool_calls` the started ones by tool, and
+    `tool_calls_refused` those beyond the limit. `usage` includes the bill of the sessions below this one, and
+    `usage_below` is that part. `rejections` counts the answers in a row that were rejected. `answer_due` says that the
+    next model call is the one of `OutputMode.LAST` that asks for the answer. `context` is what was said of the run.
     """
 
     input: Message | None
@@ -90,7 +87,6 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     decided_votes: tuple[ContinuationEvaluation, ...] = ()
     decision: ContinuationEvaluated | None = None
     retry: RetryScheduled | None = None
-    wait: WaitStarted | None = None
     asked_again: bool = False
     waited: bool = False
     hooks_ran: frozenset[HookPhase] = frozenset()
@@ -114,13 +110,6 @@ class ExecutionFold(ExecutionBase, kw_only=True):
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
-_AT_REST = {
-    Phase.PAUSED: ExecutionStatus.PAUSED,
-    Phase.UNPAUSED: ExecutionStatus.PENDING,
-    Phase.PENDING: ExecutionStatus.PENDING,
-}
-
-
 class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
@@ -139,7 +128,6 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     input_at: int = 0
     inferences: int = 0
     usage: Usage = Usage()
-    usage_below: Usage = Usage()
     models_before: tuple[ModelUsage, ...] = ()
     withdrawn: tuple[int, ...] = ()
     step: StepFold | None = None
@@ -174,14 +162,3 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     def say(self, message: Message, origin: MessageOrigin) -> None:
         """Add a message to the conversation, with its origin."""
         self.messages, self.origins = self.messages.appended(message), self.origins.appended(origin)
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """The status of the session: that of its open execution, or of the last one."""
-        if self.execution is None:
-            return ExecutionStatus.PENDING
-        if self.execution.finished is not None:
-            return self.execution.finished.status
-        if self.phase in _AT_REST:
-            return _AT_REST[self.phase]
-        return ExecutionStatus.IN_PROGRESS if self.execution.wait is None else ExecutionStatus.WAITING

@@ -70,7 +70,7 @@ def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | No
     more = usage.beyond(before.usage)
     execution.bill(more, *more.models)
     execution.usage_below = execution.usage_below + more
-    fold.usage, fold.usage_below = fold.usage + more, fold.usage_below + more
+    fold.usage = fold.usage + more
     _change(fold, before, usage=usage)
 
 

@@ -123,11 +123,6 @@ class AgentState(StreamState[SessionFold]):
         return self._fold.usage
 
     @property
-    def total_own_usage(self) -> Usage:
-        """The tokens of all executions of the session, without the sessions below it."""
-        return self._fold.usage - self._fold.usage_below
-
-    @property
     def execution(self) -> ExecutionFold | None:
         """The accumulator of that execution; None before the first one."""
         return self._fold.execution

@@ -4,6 +4,7 @@ The decisions have an order of strength, forbid > request > stop > allow, and th
 the votes never matters, and no other vote can override a forbid.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 
 
@@ -20,12 +21,12 @@ class ContinuationDecision(StrEnum):
     """A guard has no objection."""
 
     @staticmethod
+    def strongest(decisions: Collection["ContinuationDecision"]) -> "ContinuationDecision | None":
+        """Return the strongest of these decisions; None when there are none."""
+        return next((decision for decision in ContinuationDecision if decision in decisions), None)
+
+    @staticmethod
     def can_continue_with(*decisions: "ContinuationDecision") -> bool:
         """Tell whether a run with these votes goes on. Without any vote it stops; with `allow` alone it goes on."""
-        if ContinuationDecision.FORBID in decisions:
-            return False
-        if ContinuationDecision.REQUEST in decisions:
-            return True
-        if ContinuationDecision.STOP in decisions:
-            return False
-        return ContinuationDecision.ALLOW in decisions
+        strongest = ContinuationDecision.strongest(decisions)
+        return strongest in {ContinuationDecision.REQUEST, ContinuationDecision.ALLOW}

@@ -7,8 +7,6 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import reserve
 from steptrail.domain.shared.run import StopReason
 
-_STRONGEST_FIRST = tuple(ContinuationDecision)
-
 AGGREGATE = reserve("aggregate")
 """The `resolved_by` of an outcome that no single vote decided."""
 
@@ -28,8 +26,7 @@ class EvaluationProcessor:
     @staticmethod
     def dominant(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision | None:
         """Return the strongest decision of the votes; None when there are no votes."""
-        present = {vote.decision for vote in evaluations}
-        return next((decision for decision in _STRONGEST_FIRST if decision in present), None)
+        return ContinuationDecision.strongest({vote.decision for vote in evaluations})
 
     @staticmethod
     def resolve(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision:

@@ -2,23 +2,13 @@
 
 from decimal import Decimal
 
-from steptrail.domain.flow import events
+from steptrail.domain.flow import events, nodes
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.flow.effects import CutOff, Evaluate, FlowEffect, RecordEvents, ScheduleNodeRetry
 from steptrail.domain.flow.failing import Failure, failure_of, node_error, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.values import text_of
-from steptrail.domain.flow.nodes import (
-    ConditionalNode,
-    GateNode,
-    GuardianNode,
-    HumanNode,
-    LlmRouterNode,
-    MapNode,
-    Node,
-    RuleRouterNode,
-)
 from steptrail.domain.flow.policies import Budget, FailureClass, UnpricedInFlow
 from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -27,11 +17,14 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import BilledUsage, Usage
 
-_CHOOSE = (GateNode, GuardianNode, RuleRouterNode, ConditionalNode, LlmRouterNode, HumanNode)
+_CHOOSE = (
+    *(nodes.GateNode, nodes.GuardianNode, nodes.RuleRouterNode),
+    *(nodes.ConditionalNode, nodes.LlmRouterNode, nodes.HumanNode),
+)
 """Nodes that choose how the run goes on. After a failure of one, nothing was chosen: only error edges are taken."""
 
 
-def enabled(graph: Graph, node: Node, *, failed: bool = False, route: Route | None = None) -> tuple[int, ...]:
+def enabled(graph: Graph, node: nodes.Node, *, failed: bool = False, route: Route | None = None) -> tuple[int, ...]:
     """Return the numbers of the edges that are taken after a visit of a node."""
     taken: list[int] = []
     for number in graph.outgoing[graph.numbers[node.id]]:
@@ -106,12 +99,12 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
         return RecordEvents((*limit, events.StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
         return RecordEvents((_completed(graph, node, task),))
-    if task.item is not None and isinstance(node, MapNode):
+    if task.item is not None and isinstance(node, nodes.MapNode):
         return _item_failed(run, graph, node, task, failed, now)
     return RecordEvents((*limit, *_failed(run, graph, node, task, failed, now)))
 
 
-def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
+def _is_tried_again(node: nodes.Node, task: Task, failed: Failure) -> bool:
     if not failed.may_retry or not isinstance(task.landing, events.NodeAttemptFailed):
         return False
     used = task.failures + (task.interruptions if node.retry.count_interrupted else 0)
@@ -119,7 +112,7 @@ def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
 
 
 def _over_budget(
-    run: RunFold, node: Node, visit: VisitFold, task: Task
+    run: RunFold, node: nodes.Node, visit: VisitFold, task: Task
 ) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
     passed = _passed(run, node.budget, BilledUsage.of(visit.usage, visit.model_usage))
     if passed is None:
@@ -151,7 +144,7 @@ def _beyond(passed: tuple[events.FlowLimit, str, str], attempt: int) -> Failure:
     return Failure(FailureClass.BUDGET, f"it used {used}, and {name} is {most}", attempt, details=details)
 
 
-def _completed(graph: Graph, node: Node, task: Task) -> events.NodeCompleted:
+def _completed(graph: Graph, node: nodes.Node, task: Task) -> events.NodeCompleted:
     landing = task.landing
     route = landing.route if isinstance(landing, events.NodeEvaluated | events.NodeAttemptCompleted) else None
     return events.NodeCompleted(node=node.id, visit=task.visit, enables=enabled(graph, node, route=route), route=route)
@@ -206,7 +199,7 @@ def _cut_or_held(run: RunFold, visit: VisitFold, task: Task, reason: events.CutR
 
 
 def _failed(
-    run: RunFold, graph: Graph, node: Node, task: Task, failed: Failure, now: int
+    run: RunFold, graph: Graph, node: nodes.Node, task: Task, failed: Failure, now: int
 ) -> tuple[events.NodeFailureRecorded | events.NodeFailed]:
     is_recorded, tier, rule = verdict(node, failed.failure, run.options)
     error = node_error(node, task, failed, tier, now)
@@ -219,7 +212,7 @@ def _failed(
     return (recorded,)
 
 
-def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: Failure, now: int) -> FlowEffect:
+def _item_failed(run: RunFold, graph: Graph, node: nodes.MapNode, task: Task, failed: Failure, now: int) -> FlowEffect:
     if node.on_item_error == "record":
         error = node_error(node, task, failed, "node", now)
         rule = "on_item_error=record"

@@ -18,10 +18,8 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.fold import ExecutionBase, FoldBase
 from steptrail.domain.shared.requests import Request
-from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
@@ -108,7 +106,6 @@ class RunFold(ExecutionBase, kw_only=True):
     active: Stopwatch = Stopwatch()
     ended_by: EndedBy | None = None
     ending_at: int = 0
-    wait: WaitStarted | None = None
     waiting_since: int = 0
     retries: int = 0
     left: tuple[str, ...] = ()
@@ -174,16 +171,6 @@ class RunFold(ExecutionBase, kw_only=True):
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
-_STATUS = {
-    RunPhase.ABSENT: ExecutionStatus.PENDING,
-    RunPhase.IDLE: ExecutionStatus.PENDING,
-    RunPhase.PENDING: ExecutionStatus.PENDING,
-    RunPhase.WAITING: ExecutionStatus.WAITING,
-    RunPhase.PAUSED: ExecutionStatus.PAUSED,
-    RunPhase.UNPAUSED: ExecutionStatus.PENDING,
-}
-
-
 class FlowFold(FoldBase[RunPhase, RunFold], kw_only=True):
     """A stream of a workflow."""
 
@@ -199,10 +186,3 @@ class FlowFold(FoldBase[RunPhase, RunFold], kw_only=True):
             run.open = {node: structs.replace(visit) for node, visit in run.open.items()}
             run.tasks = {key: structs.replace(task) for key, task in run.tasks.items()}
         return other
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """The status of the run: that of its open execution, or of the last one."""
-        if self.execution is not None and self.execution.finished is not None:
-            return self.execution.finished.status
-        return _STATUS.get(self.phase, ExecutionStatus.IN_PROGRESS)

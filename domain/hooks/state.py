@@ -10,17 +10,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    EvaluationsRecorded,
-    InferenceRequestAmended,
-    MessagesAppended,
-    MetadataChanged,
-    ToolCallAmended,
-    ToolCallBlocked,
-    ToolCallHeld,
-    UsageRecorded,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve
@@ -30,7 +20,7 @@ from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
-from steptrail.domain.base import full_form
+from steptrail.domain.base import full_form, read_back
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable
@@ -41,7 +31,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
-from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
@@ -105,7 +94,7 @@ class HookRecorder(msgspec.Struct):
     hook_type: HookType
     position: int | None = None
     hook: str = ""
-    events: list[AgentEvent] = []
+    events: list[stored.AgentEvent] = []
     latest: "HookState | None" = None
     is_closed: bool = False
     looks: Looks = msgspec.field(default_factory=Looks)
@@ -158,11 +147,11 @@ class HookState(ShownState):
     def with_metadata(self, key: str, value: JsonValue) -> Self:
         """Set one entry of the session's metadata."""
         changes = {key: _json("with_metadata", key, value)}
-        return self._changed("with_metadata", MetadataChanged(changes=changes, by=self._recorder.hook))
+        return self._changed("with_metadata", stored.MetadataChanged(changes=changes, by=self._recorder.hook))
 
     def without_metadata(self, key: str) -> Self:
         """Remove one entry of the session's metadata."""
-        return self._changed("without_metadata", MetadataChanged(removed=(key,), by=self._recorder.hook))
+        return self._changed("without_metadata", stored.MetadataChanged(removed=(key,), by=self._recorder.hook))
 
     def with_usage(self, usage: Usage, *models: ModelUsage) -> Self:
         """Add the bill of the hook's own model calls. It counts in the run's usage and in its limits.
@@ -172,12 +161,12 @@ class HookState(ShownState):
         for each in models:
             a_kind_of(ModelUsage, each, "`with_usage`: what a model has used")
         billed = BilledUsage.of(a_kind_of(Usage, usage, "`with_usage`: the bill"), models)
-        return self._changed("with_usage", UsageRecorded(hook=self._recorder.hook, usage=billed))
+        return self._changed("with_usage", stored.UsageRecorded(hook=self._recorder.hook, usage=billed))
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
         """Cast a vote in the next decision. Votes of Stop hooks do not count if a guard has forbidden to go on."""
         phase = DecisionPhase.STOP if self.hook_type is HookType.STOP else DecisionPhase.BOUNDARY
-        vote = EvaluationsRecorded(phase=phase, votes=(_checked_vote(evaluation),), hook=self._recorder.hook)
+        vote = stored.EvaluationsRecorded(phase=phase, votes=(_checked_vote(evaluation),), hook=self._recorder.hook)
         return self._changed("with_evaluation", vote)
 
     def with_messages(self, *messages: Message) -> Self:
@@ -187,7 +176,7 @@ class HookState(ShownState):
         """
         self._check("with_messages")
         _refuse_other_than_messages(messages, "`with_messages`")
-        added = MessagesAppended(messages=messages, source=MessageSource.HOOK, by=self._recorder.hook)
+        added = stored.MessagesAppended(messages=messages, source=MessageSource.HOOK, by=self._recorder.hook)
         return self._changed("with_messages", added)
 
     def with_request(
@@ -205,7 +194,7 @@ class HookState(ShownState):
         visible = a_row(tools, "`with_request`: `tools`") if tools is not None else None
         self._refuse_unknown(visible or ())
         choice = None if tool_choice is None else one_of(ToolChoice, tool_choice, "`with_request`", "the choices")
-        amended = InferenceRequestAmended(
+        amended = stored.InferenceRequestAmended(
             hook=self._recorder.hook,
             extra_messages=extra,
             tools=visible,
@@ -236,7 +225,7 @@ class HookState(ShownState):
         if not isinstance(cast(object, arguments), Mapping):
             raise ConfigurationError(f"`with_tool_arguments` takes a dictionary, not {type(arguments).__name__}")
         given = {name: _json("with_tool_arguments", name, value) for name, value in arguments.items()}
-        amended = ToolCallAmended(position=position, arguments=given, hook=self._recorder.hook)
+        amended = stored.ToolCallAmended(position=position, arguments=given, hook=self._recorder.hook)
         return self._changed("with_tool_arguments", amended)
 
     def with_blocked_tool_call(self, reason: str = "") -> Self:
@@ -250,7 +239,7 @@ class HookState(ShownState):
         if call.is_settled:
             return self
         return self._changed(
-            "with_blocked_tool_call", ToolCallBlocked(position=position, reason=text, hook=self._recorder.hook)
+            "with_blocked_tool_call", stored.ToolCallBlocked(position=position, reason=text, hook=self._recorder.hook)
         )
 
     def with_held_tool_call(self, reason: str = "", *, expires: float | None = None) -> Self:
@@ -267,7 +256,7 @@ class HookState(ShownState):
         except InvalidSetting as error:
             msg = f"`with_held_tool_call` needs a positive number of seconds, not {expires!r}"
             raise ConfigurationError(msg) from error
-        held = ToolCallHeld(position=position, rule=rule, hook=self._recorder.hook)
+        held = stored.ToolCallHeld(position=position, rule=rule, hook=self._recorder.hook)
         return self._changed("with_held_tool_call", held)
 
     def _position(self, method: str) -> int:
@@ -288,7 +277,7 @@ class HookState(ShownState):
     def _latest(self) -> "HookState":
         return self._recorder.latest or self
 
-    def _changed(self, method: str, event: AgentEvent) -> Self:
+    def _changed(self, method: str, event: stored.AgentEvent) -> Self:
         self._check(method)
         kept = _as_stored(method, event)
         recorder, base = self._recorder, self._latest
@@ -320,14 +309,14 @@ def _json(method: str, name: str, value: object) -> JsonValue:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
 
 
-def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
+def _as_stored(method: str, event: stored.AgentEvent) -> stored.AgentEvent:
     """Return the event in the form in which it will be read back: a copy that shares no part with the hook's data."""
     # What the hook gave is checked here, or its values would fail when they are stored, and that error names no hook.
     try:
         storable(full_form(event))
-        stored = msgspec.json.decode(msgspec.json.encode(event), type=readable(type(event)))
+        kept = read_back(event)
     except (ValueError, NotStorable) as error:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
-    if stored != event:
+    if kept != event:
         raise ConfigurationError(f"`{method}` was given what cannot be stored as it is")
-    return stored
+    return kept

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import one_of
 
 
 class HookType(StrEnum):
@@ -23,27 +23,7 @@ class HookType(StrEnum):
         """Tell whether hooks of this type are about one tool call."""
         return self in {HookType.PRE_TOOL_USE, HookType.POST_TOOL_USE}
 
-    def is_inference_event(self) -> bool:
-        """Tell whether hooks of this type are about one model call."""
-        return self in {HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE}
-
-    def is_step_event(self) -> bool:
-        """Tell whether hooks of this type are about one step."""
-        return self in {HookType.BEFORE_STEP, HookType.AFTER_STEP}
-
-    def is_execution_event(self) -> bool:
-        """Tell whether hooks of this type are about the execution as a whole."""
-        return self in {HookType.EXECUTION_START, HookType.EXECUTION_END, HookType.STOP}
-
-    def is_error_event(self) -> bool:
-        """Tell whether hooks of this type are about a failed step."""
-        return self is HookType.ON_ERROR
-
 
 def hook_type_of(given: str) -> HookType:
     """Return a hook type, also for its name. Raises `ConfigurationError` for what is none."""
-    try:
-        return HookType(given)
-    except ValueError:
-        known = ", ".join(each.value for each in HookType)
-        raise ConfigurationError(f"{given!r} is not a hook type; they are {known}") from None
+    return one_of(HookType, given, "a hook", "the types")

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import structs
 
@@ -76,35 +75,35 @@ class ErrorPolicy(Settings, frozen=True, kw_only=True):
 
     def with_max_retries(self, max_retries: int) -> "ErrorPolicy":
         """Return a copy that stops at the `max_retries`-th failure in a row."""
-        return self._with(max_retries=max_retries)
+        return structs.replace(self, max_retries=max_retries)
 
     def with_tool_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
         """Return a copy that handles errors of tools this way."""
-        return self._with(on_tool_error=handling)
+        return structs.replace(self, on_tool_error=handling)
 
     def with_model_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
         """Return a copy that handles errors of the model this way."""
-        return self._with(on_model_error=handling)
+        return structs.replace(self, on_model_error=handling)
 
     def with_validation_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
         """Return a copy that handles invalid arguments and invalid output this way."""
-        return self._with(on_validation_error=handling)
+        return structs.replace(self, on_validation_error=handling)
 
     def with_rate_limit_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
         """Return a copy that handles rate limits this way."""
-        return self._with(on_rate_limit_error=handling)
+        return structs.replace(self, on_rate_limit_error=handling)
 
     def with_timeout_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
         """Return a copy that handles timeouts this way."""
-        return self._with(on_timeout_error=handling)
+        return structs.replace(self, on_timeout_error=handling)
 
     def with_unknown_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
         """Return a copy that handles errors of no known class this way."""
-        return self._with(on_unknown_error=handling)
+        return structs.replace(self, on_unknown_error=handling)
 
     def with_backoff(self, backoff: Backoff) -> "ErrorPolicy":
         """Return a copy that waits before a retry by this rule."""
-        return self._with(backoff=backoff)
+        return structs.replace(self, backoff=backoff)
 
     def handling_for(self, error_type: ErrorType) -> ErrorHandlingDecision:
         """Return the configured decision for a class of error."""
@@ -136,6 +135,3 @@ class ErrorPolicy(Settings, frozen=True, kw_only=True):
         if isinstance(backoff, dict):
             values["backoff"] = Backoff.from_dict(backoff)
         return made(cls, values)
-
-    def _with(self, **changes: Any) -> "ErrorPolicy":
-        return structs.replace(self, **changes)

@@ -208,6 +208,24 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
     approval_id: str
 
 
+SharedEvent = (
+    SessionStarted
+    | MetadataChanged
+    | PauseRequested
+    | PauseLifted
+    | StopRequested
+    | ExecutionPaused
+    | ExecutionFinished
+    | WaitStarted
+    | WaitEnded
+    | ApprovalRequested
+    | ApprovalGranted
+    | ApprovalDenied
+    | ApprovalExpired
+)
+"""The events of every machine."""
+
+
 class Settled(TypedDict):
     """The fields by which the end of a call, or of a try of a node, says that a person reported it, and why."""
 

@@ -1,5 +1,6 @@
 """The part of an accumulator that is the same for all machines, and the fold handlers of the events that they share."""
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct, field
@@ -15,11 +16,22 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import ModelUsage, Usage
 
+_AT_REST: Mapping[str, ExecutionStatus] = {
+    "paused": ExecutionStatus.PAUSED,
+    "pending": ExecutionStatus.PENDING,
+    "unpaused": ExecutionStatus.PENDING,
+}
+"""Phase in which an open execution has no owner -> its status."""
+
 PhaseT_co = TypeVar("PhaseT_co", bound=str, covariant=True)
 
 
 class ExecutionBase(Struct, kw_only=True):
-    """The open execution of a stream, or the last one. `unopened` counts the waits for resources in a row."""
+    """The open execution of a stream, or the last one.
+
+    `waits` says the same as `wait` in the terms of the kernel; an answered wait stays in it until a process goes on
+    with the run. `unopened` counts the waits for resources in a row.
+    """
 
     id: str
     ordinal: int
@@ -31,6 +43,7 @@ class ExecutionBase(Struct, kw_only=True):
     pause_request: Request | None = None
     paused: Request | None = None
     unpaused: Request | None = None
+    wait: stored.WaitStarted | None = None
     waits: tuple[Wait, ...] = ()
     unproductive_segments: int = 0
     productive: bool = False
@@ -68,7 +81,13 @@ class FoldBase(Struct, Generic[PhaseT_co, ExecutionT_co], kw_only=True):
     @property
     def status(self) -> ExecutionStatus:
         """The status of the open execution, or of the last one."""
-        raise NotImplementedError
+        execution = self.execution
+        if execution is None:
+            return ExecutionStatus.PENDING
+        if execution.finished is not None:
+            return execution.finished.status
+        usual = ExecutionStatus.IN_PROGRESS if execution.wait is None else ExecutionStatus.WAITING
+        return _AT_REST.get(self.phase, usual)
 
     def remember(self, key: str | None, what: str, ran: str | None = None) -> None:
         """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""

@@ -97,6 +97,11 @@ class StreamState(Generic[F]):
         return self._fold.execution.stop_request if self._fold.execution else None
 
     @property
+    def stopped_by(self) -> Request | None:
+        """The request to end that execution, in whichever way; None when there is none."""
+        return self.stop_request
+
+    @property
     def pause_request(self) -> Request | None:
         """The request to pause that is still to be carried out; None when there is none."""
         return self._fold.execution.pause_request if self._fold.execution else None

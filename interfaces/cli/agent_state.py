@@ -14,8 +14,7 @@ from steptrail.domain.messages import CitationPart, Message
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
-from steptrail.projections.rendering import error_data, error_lines, since_text
-from steptrail.projections.run_explanation import stop_word
+from steptrail.projections.rendering import asked_for, error_data, error_lines, since_text
 from steptrail.projections.stop_reasons import project_stop_reasons
 from steptrail.runtime.agent.result import RunResult
 
@@ -82,9 +81,8 @@ def print_agent_state(output: Output, state: AgentState, records: Sequence[Recor
     output.line(f"status   {state.status.value}{reason}, {state.phase.value} at version {state.version}")
     output.line(f"started  {clock_time(state.fold.created_at)} UTC")
     output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
-    for what, asked in (("paused", state.paused), (stop_word(state.stop_reason), state.stop_request)):
-        if asked is not None:
-            output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
+    for what, asked in asked_for(state):
+        output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
     cost = f"{state.cost}, " if state.cost is not None else ""
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 

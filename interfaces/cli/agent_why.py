@@ -6,7 +6,7 @@ from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, instead_of_going_on, is_option
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
-from steptrail.projections.rendering import after_step, error_lines, many, owner_text, since_text, wait_texts
+from steptrail.projections.rendering import after_step, asked_for, error_lines, many, owner_text, since_text, wait_texts
 
 _MOST_OF_A_CONTEXT = 300
 
@@ -50,7 +50,7 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
     if explained.same_failure is not None:
         output.line(f"the same    {one_line(alike_to(explained.same_failure, store=store))}")
     now = explained.state.as_of
-    for what, asked in explained.asked_for():
+    for what, asked in asked_for(explained.state):
         output.line(f"{what:<11} {one_line(f'{asked.by_whom}, {since_text(asked.at, now)}')}")
     if decider is not None:
         output.line()

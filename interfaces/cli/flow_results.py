@@ -12,8 +12,7 @@ from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.projections.rendering import many, request_data
-from steptrail.projections.run_explanation import stop_word
+from steptrail.projections.rendering import asked_for, asked_for_data, many
 from steptrail.runtime.flow.result import FlowResult
 
 
@@ -50,9 +49,7 @@ def flow_result_data(result: FlowResult) -> dict[str, JsonValue]:
         "resolvedBy": finished.resolved_by if finished is not None else None,
         "error": full_form(result.error) if result.error is not None else None,
         "errors": [full_form(error) for error in result.errors],
-        "pausedBy": request_data(state.paused),
-        "unpausedBy": request_data(state.unpaused),
-        "stopRequestedBy": request_data(state.stopped_by),
+        **asked_for_data(state),
         "output": result.output,
         "vars": result.envelope.vars,
         "usage": dict(result.usage.to_dict()),
@@ -76,10 +73,8 @@ def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> 
         output.line(f"error    {error_text(result.error)}")
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
-    stopped = stop_word(state.stop_reason)
-    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), (stopped, state.stopped_by)):
-        if asked is not None:
-            output.line(f"{what:<8} {one_line(asked.by_whom)}")
+    for what, asked in asked_for(state):
+        output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"tokens   {result.usage.total}")
     if result.cost is not None:
         output.line(f"cost     {one_line(str(result.cost))}")

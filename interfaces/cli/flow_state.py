@@ -15,8 +15,7 @@ from steptrail.interfaces.cli.flow_results import error_text, flow_result_data, 
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import clock_time
-from steptrail.projections.rendering import error_lines, since_text
-from steptrail.projections.run_explanation import stop_word
+from steptrail.projections.rendering import asked_for, error_lines, since_text
 from steptrail.runtime.flow.result import FlowResult
 
 TYPES = (FlowStarted.TYPE, FlowRetried.TYPE, ExecutionFinished.TYPE)
@@ -64,9 +63,8 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
     result = FlowResult(state)
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
-    for what, asked in (("paused", state.paused), (stop_word(state.stop_reason), state.stopped_by)):
-        if asked is not None:
-            output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
+    for what, asked in asked_for(state):
+        output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
     cost = f"{state.cost}, " if state.cost is not None else ""
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.active_seconds:.2f} s active")
     ended = [

@@ -19,7 +19,7 @@ from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
 from steptrail.projections.flow_questions import questions_of_flow
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.questions import ASKS_PEOPLE, Question
-from steptrail.projections.rendering import error_lines, many, owner_text, since_text, wait_texts
+from steptrail.projections.rendering import asked_for, error_lines, many, owner_text, since_text, wait_texts
 
 _MOST = 300
 """Characters of a text that somebody else wrote, and names in a list of them."""
@@ -94,7 +94,7 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         yield from _reason(explained, explained.error)
     if explained.same_failure is not None:
         yield "the same", alike_to(explained.same_failure, store=store)
-    for what, asked in explained.asked_for():
+    for what, asked in asked_for(state):
         yield what, f"{asked.by_whom}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
         yield "waits for" if number == 0 else "", _question(question, state.as_of)

@@ -9,8 +9,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.going_on import GivenWords, how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.projections.rendering import error_data, request_data
-from steptrail.projections.run_explanation import stop_word
+from steptrail.projections.rendering import asked_for, asked_for_data, error_data
 from steptrail.runtime.agent.result import RunResult
 
 
@@ -28,9 +27,7 @@ def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
         "resolvedBy": outcome.resolved_by if outcome else None,
         "decidedBy": decider.to_dict() if decider else None,
         "error": error_data(deciding_error(state)),
-        "pausedBy": request_data(state.paused),
-        "unpausedBy": request_data(state.unpaused),
-        "stopRequestedBy": request_data(state.stop_request),
+        **asked_for_data(state),
         "output": state.output,
         "outputJson": state.output_json,
         "steps": state.step_count,
@@ -57,10 +54,8 @@ def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> N
         output.line(f"stopped  {how}{one_line(by)}")
     if result.error is not None:
         output.line(f"error    {one_line(str(result.error))}")
-    stopped = stop_word(state.stop_reason)
-    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), (stopped, state.stop_request)):
-        if asked is not None:
-            output.line(f"{what:<8} {one_line(asked.by_whom)}")
+    for what, asked in asked_for(state):
+        output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"steps    {state.step_count}")
     output.line(f"tokens   {result.usage.total}")
     if result.cost is not None:

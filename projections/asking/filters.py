@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 from msgspec import Struct
 from msgspec.structs import fields
 
+from steptrail.domain.base import repr_of
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
 from steptrail.domain.shared.events import WaitKind
@@ -48,7 +49,7 @@ _KNOWN: Mapping[str, Collection[str]] = {
 }
 """The fields whose words are ours. No run has another one there, so it is a mistake and not a list of none."""
 _LARGEST = 2**63 - 1
-_MOST_WORDS, _MOST_NAMED, _LONGEST = 1_000, 10, 100
+_MOST_WORDS, _MOST_NAMED = 1_000, 10
 _EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 """No run began or ended before or after that, and a calendar has no days there."""
 
@@ -122,7 +123,7 @@ _WORDS = [field.name for field in fields(RunFilter) if field.type == Words]
 def one_text(name: str, given: Any) -> None:
     """Raise the `ConfigurationError` about an argument that is neither a text nor None."""
     if not isinstance(given, str | None):
-        raise ConfigurationError(f"{name} is a text or None, not {_short(given)}")
+        raise ConfigurationError(f"{name} is a text or None, not {repr_of(given)}")
 
 
 def bound_of(name: Literal["least", "most"], measure: Measure, bound: float) -> int:
@@ -138,7 +139,7 @@ def bound_of(name: Literal["least", "most"], measure: Measure, bound: float) -> 
 
 def any_of(words: Iterable[object]) -> str:
     """Return words for an error that names them: at most ten."""
-    named = [_short(word) for word in islice(words, _MOST_NAMED + 1)]
+    named = [repr_of(word) for word in islice(words, _MOST_NAMED + 1)]
     return " or ".join(named if len(named) <= _MOST_NAMED else [*named[:_MOST_NAMED], "another"])
 
 
@@ -148,7 +149,7 @@ def _wrong_words(name: str, words: object) -> Iterator[str]:
     given = cast("Collection[object]", [words] if isinstance(words, str) else words)
     # An iterator is used up by whoever looks at it first: the filter would find every run after that.
     if not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):  # pyright: ignore[reportUnnecessaryIsInstance]
-        yield f"{name} of a filter is a text or a collection of texts, not {_short(given)}"
+        yield f"{name} of a filter is a text or a collection of texts, not {repr_of(given)}"
     elif not given:
         yield f"a filter needs one {name} at least, or None"
     elif len(given) > _MOST_WORDS:
@@ -160,19 +161,19 @@ def _wrong_words(name: str, words: object) -> Iterator[str]:
 def _wrong_tags(tags: object) -> Iterator[str]:
     given = cast("Mapping[object, object]", tags)
     if not isinstance(tags, Mapping):
-        yield f"tags of a filter are a mapping from names to texts, not {_short(given)}"
+        yield f"tags of a filter are a mapping from names to texts, not {repr_of(given)}"
     elif len(given) > MOST_TAGS:
         yield f"no run has more than {MOST_TAGS} tags, and the filter asks for {len(given):,}"
     else:
         for name, value in given.items():
             if not (isinstance(name, str) and isinstance(value, str)):
-                yield f"a tag of a filter is a name and a text, not {_short(name)} and {_short(value)}"
+                yield f"a tag of a filter is a name and a text, not {repr_of(name)} and {repr_of(value)}"
 
 
 def _wrong_bounds(name: str, bounds: object) -> Iterator[str]:
     given = cast("Mapping[Any, Any]", bounds)
     if not isinstance(bounds, Mapping):
-        yield f"{name} of a filter is a mapping from measures to numbers, not {_short(given)}"
+        yield f"{name} of a filter is a mapping from measures to numbers, not {repr_of(given)}"
         return
     if strange := [measure for measure in given if measure not in get_args(Measure)]:
         yield f"a run has no {any_of(strange)}: there are {', '.join(get_args(Measure))}"
@@ -180,13 +181,7 @@ def _wrong_bounds(name: str, bounds: object) -> Iterator[str]:
         is_number = isinstance(bound, int | float) or (isinstance(bound, Decimal) and bound.is_finite())
         # The comparison is also false of NaN.
         if measure in MEASURES and not (is_number and 0 <= bound * MEASURES[measure][1] <= _LARGEST):
-            yield f"the bound {_short(bound)} of {measure} is no size"
-
-
-def _short(given: object) -> str:
-    """Return how an error names a value, whatever it is and however long."""
-    said = repr(given)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+            yield f"the bound {repr_of(bound)} of {measure} is no size"
 
 
 def instant_of(since: Since, now: int) -> int | None:
@@ -194,7 +189,7 @@ def instant_of(since: Since, now: int) -> int | None:
     if since is None:
         return None
     if not isinstance(since, date | timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"an instant is a datetime, or a timedelta for how long ago, not {_short(since)}")
+        raise ConfigurationError(f"an instant is a datetime, or a timedelta for how long ago, not {repr_of(since)}")
     if isinstance(since, timedelta):
         return max(_EARLIEST, min(now - since // timedelta(microseconds=1), _LATEST))
     try:

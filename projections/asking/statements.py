@@ -16,15 +16,7 @@ from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import CRASHED, MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
 from steptrail.projections.kernel.table import Scalar, Table, fitting
-from steptrail.projections.runs_view.sums import (
-    FAILURES_DAILY,
-    MODELS_DAILY,
-    OF_ALL_TENANTS,
-    RETRIES_DAILY,
-    RUNS_DAILY,
-    SPREAD_DAILY,
-    TOOLS_DAILY,
-)
+from steptrail.projections.runs_view import sums
 from steptrail.projections.runs_view.tables import TOKENS
 
 COUNTED = 10_000
@@ -138,23 +130,23 @@ class Questions:
 
     def totals(self, period: Period, by: Sequence[str]) -> Statement:
         """Ask for sums of runs by columns of `runs_daily`."""
-        return self._daily(RUNS_DAILY, period, by)
+        return self._daily(sums.RUNS_DAILY, period, by)
 
     def spread(self, period: Period, by: Sequence[str]) -> Statement:
         """Ask how many runs are in each bucket, by each of `SPREAD_MEASURES`."""
-        return self._daily(SPREAD_DAILY, period, ("bucket", *by))
+        return self._daily(sums.SPREAD_DAILY, period, ("bucket", *by))
 
     def tools(self, period: Period) -> Statement:
         """Ask how calls of tools ended, and tries of nodes."""
-        return self._daily(TOOLS_DAILY, period, ("kind", "tool", "status", "error_type", "error_class"))
+        return self._daily(sums.TOOLS_DAILY, period, ("kind", "tool", "status", "error_type", "error_class"))
 
     def models(self, period: Period) -> Statement:
         """Ask how model calls ended."""
-        return self._daily(MODELS_DAILY, period, ("model", "status"))
+        return self._daily(sums.MODELS_DAILY, period, ("model", "status"))
 
     def failures(self, period: Period) -> Statement:
         """Ask for failures by signature and day."""
-        return self._daily(FAILURES_DAILY, period, ("signature", "day"))
+        return self._daily(sums.FAILURES_DAILY, period, ("signature", "day"))
 
     def kinds_of_failures(self, signatures: Sequence[str]) -> Statement:
         """Ask what signatures mean, and for the newest run that failed with each; None where no run did."""
@@ -182,8 +174,8 @@ class Questions:
         Each row has the kind of its stream, a name, the type of an error, and sums.
         """
         return [
-            self._daily(MODELS_DAILY, period, ("model", "error_type"), "status IN ('failed', 'interrupted')"),
-            self._daily(RETRIES_DAILY, period, ("kind", "tool", "error_type")),
+            self._daily(sums.MODELS_DAILY, period, ("model", "error_type"), "status IN ('failed', 'interrupted')"),
+            self._daily(sums.RETRIES_DAILY, period, ("kind", "tool", "error_type")),
         ]
 
     def shadow(self, period: Period) -> Statement:
@@ -210,7 +202,7 @@ class Questions:
         for sign, at in ((">=", period.since), ("<=", period.until)):
             if at is not None:
                 text.conditions.append(f"day {sign} {text.mark(at // _DAY)}")
-        self._of_tenant(text, "tenant", is_looked_up=table in OF_ALL_TENANTS)
+        self._of_tenant(text, "tenant", is_looked_up=table in sums.OF_ALL_TENANTS)
         if period.agent is not None:
             text.conditions.append(f"{_aside('name')} = {text.mark(plain(period.agent))}")
         # PostgreSQL makes a numeric of the sum of many bigints.
@@ -218,7 +210,7 @@ class Questions:
         columns = ", ".join(by)
         grouped = f" GROUP BY {columns}" if by else ""
         listed = f"{columns}, {added}" if by else added
-        counted = OF_ALL_TENANTS.get(table, table) if self.tenant is None else table
+        counted = sums.OF_ALL_TENANTS.get(table, table) if self.tenant is None else table
         return Statement(f"SELECT {listed} FROM {counted.name}{text.where}{grouped}", text.values)  # noqa: S608
 
     def _of_period(self, text: _Text, period: Period) -> None:

@@ -2,29 +2,19 @@
 
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.handlers import Handlers, complete
 from steptrail.domain.live import NodeDelta, NodeProgress
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
-from steptrail.projections.broadcast.payloads import Message, Payload, error_shown
+from steptrail.projections.broadcast.payloads import MESSAGES, Message, Payload, error_shown
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
-from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 
 FLOW_STATUS = "flow.status"
 FLOW_CHUNK = "flow.stream.chunk"
 FLOW_PROGRESS = "flow.node.progress"
 
-_SAID = Handlers[BroadcastConfig, [], Message | None]()
-
-
-def flow_said_of(event: FlowRunEvent, config: BroadcastConfig) -> Message | None:
-    """Return an event's message, beside that of a status; None when it has none."""
-    said = _TABLE.get(type(event))
-    return None if said is None else said(config, event)
-
 
 def flow_status_payload(
-    status: ExecutionStatus, previous: ExecutionStatus, event: FlowRunEvent, config: BroadcastConfig
+    status: ExecutionStatus, previous: ExecutionStatus, event: runs.FlowRunEvent, config: BroadcastConfig
 ) -> Payload:
     """Return what is said of a change. All but the two statuses is null until the execution has ended.
 
@@ -68,12 +58,12 @@ def _place(of: nodes.FlowNodeEvent | NodeDelta | NodeProgress) -> Payload:
     return {"node": of.node, "visit": of.visit, "item": of.item}
 
 
-@_SAID.of(nodes.FlowNodeStarted)
+@MESSAGES.of(nodes.FlowNodeStarted)
 def _started(config: BroadcastConfig, event: nodes.FlowNodeStarted) -> Message:
     return "flow.node.started", {**_place(event), "items": event.items}
 
 
-@_SAID.of(nodes.FlowNodeCompleted)
+@MESSAGES.of(nodes.FlowNodeCompleted)
 def _completed(config: BroadcastConfig, event: nodes.FlowNodeCompleted) -> Message:
     chosen: Payload = {"targets": list(event.targets), "item_errors": event.item_errors}
     return "flow.node.completed", {**_place(event), **chosen}
@@ -85,39 +75,39 @@ def _failure(config: BroadcastConfig, event: nodes.FlowNodeFailed | nodes.FlowNo
     return "flow.node.failed", {**_place(event), "failure": event.failure, "error": error, "is_recorded": is_recorded}
 
 
-_SAID.of(nodes.FlowNodeFailed)(_failure)
-_SAID.of(nodes.FlowNodeFailureRecorded)(_failure)
+MESSAGES.of(nodes.FlowNodeFailed)(_failure)
+MESSAGES.of(nodes.FlowNodeFailureRecorded)(_failure)
 
 
-@_SAID.of(nodes.FlowNodeSkipped)
+@MESSAGES.of(nodes.FlowNodeSkipped)
 def _skipped(config: BroadcastConfig, event: nodes.FlowNodeSkipped) -> Message:
     return "flow.node.skipped", {**_place(event), "by": event.by}
 
 
-@_SAID.of(nodes.FlowNodeCancelled)
+@MESSAGES.of(nodes.FlowNodeCancelled)
 def _cancelled(config: BroadcastConfig, event: nodes.FlowNodeCancelled) -> Message:
     return "flow.node.cancelled", {**_place(event), "reason": event.reason}
 
 
-@_SAID.of(nodes.FlowAttemptStarted)
+@MESSAGES.of(nodes.FlowAttemptStarted)
 def _tried(config: BroadcastConfig, event: nodes.FlowAttemptStarted) -> Message:
     return "flow.attempt.started", {**_place(event), "attempt": event.attempt}
 
 
-@_SAID.of(nodes.FlowAttemptEnded)
+@MESSAGES.of(nodes.FlowAttemptEnded)
 def _try_ended(config: BroadcastConfig, event: nodes.FlowAttemptEnded) -> Message:
     error = None if event.error is None else error_shown(event.error, event.failure, config)
     said: Payload = {"attempt": event.attempt, "outcome": event.outcome, "failure": event.failure, "error": error}
     return "flow.attempt.completed", {**_place(event), **said, "duration_ms": event.duration_ms}
 
 
-@_SAID.of(nodes.FlowRetryScheduled)
+@MESSAGES.of(nodes.FlowRetryScheduled)
 def _retries(config: BroadcastConfig, event: nodes.FlowRetryScheduled) -> Message:
     due: Payload = {"attempt": event.attempt, "due_at": to_datetime(event.due_at).isoformat()}
     return "flow.retry.scheduled", {**_place(event), **due}
 
 
-@_SAID.of(nodes.FlowQuestionAsked)
+@MESSAGES.of(nodes.FlowQuestionAsked)
 def _asks(config: BroadcastConfig, event: nodes.FlowQuestionAsked) -> Message:
     shown = config.include_tool_summaries
     options: list[JsonValue] = [*event.options] if shown else []
@@ -133,26 +123,7 @@ def _asks(config: BroadcastConfig, event: nodes.FlowQuestionAsked) -> Message:
     }
 
 
-@_SAID.of(nodes.FlowQuestionAnswered)
+@MESSAGES.of(nodes.FlowQuestionAnswered)
 def _answered(config: BroadcastConfig, event: nodes.FlowQuestionAnswered) -> Message:
     said: Payload = {"question_id": event.question_id, "kind": event.kind, "answer": event.answer, "by": event.by}
     return "flow.question.answered", {**_place(event), **said}
-
-
-@_SAID.of(
-    runs.FlowExecutionCompleted,
-    runs.FlowExecutionFailed,
-    runs.FlowExecutionPaused,
-    runs.FlowExecutionResumed,
-    runs.FlowExecutionStarted,
-    runs.FlowExecutionStopped,
-    runs.FlowExecutionUnpaused,
-    runs.FlowExecutionWaitEnded,
-    runs.FlowExecutionWaiting,
-    runs.FlowStopSignalReceived,
-)
-def _unsaid(config: BroadcastConfig, event: FlowRunEvent) -> None:
-    """Say nothing: the messages of a status say all that front ends are to know of these."""
-
-
-_TABLE = complete(nodes.FlowLifecycleEvent, _SAID)

@@ -18,7 +18,6 @@ from steptrail.projections.broadcast.flow_payloads import (
     FLOW_CHUNK,
     FLOW_PROGRESS,
     FLOW_STATUS,
-    flow_said_of,
     flow_status_payload,
     node_chunk_payload,
     node_progress_payload,
@@ -83,7 +82,7 @@ class EnvelopeFold:
                 self.last_id = None
             elif config.auto_status_tracking:
                 told.append(self._envelope(event, place, *_status(after, before, event, config)))
-        said = flow_said_of(event, config) if isinstance(event, FlowRunEvent) else said_of(event, config)
+        said = said_of(event, config)
         if said is not None and (said[0] != CONTINUATION or config.include_continuation_trace):
             told.append(self._envelope(event, place + 1, *said))
         self._note(event)

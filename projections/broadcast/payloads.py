@@ -7,14 +7,13 @@ from typing import TypeAlias
 
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.handlers import Handlers, complete
+from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
 from steptrail.projections.lifecycle import RunEvent, executions, steps, tools
 from steptrail.projections.lifecycle.base import error_text
-from steptrail.projections.lifecycle.handler_types import LifecycleEvent
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.ui.ids import reply_id
 
@@ -34,12 +33,13 @@ Payload: TypeAlias = dict[str, JsonValue]
 Message: TypeAlias = tuple[str, Payload]
 """The type of a message, and what it holds."""
 
-_MESSAGES = Handlers[BroadcastConfig, [], Message | None]()
+MESSAGES = Handlers[BroadcastConfig, [], Message]()
+"""Class of a lifecycle event -> the function that makes its message. Those that are not here have none of their own."""
 
 
 def said_of(event: RunEvent, config: BroadcastConfig) -> Message | None:
-    """Return an event's message, beside that of a status; None when it has none, as those of other kinds have none."""
-    said = _TABLE.get(type(event))
+    """Return an event's message, beside that of a status; None when it has none."""
+    said = MESSAGES.by_class.get(type(event))
     return None if said is None else said(config, event)
 
 
@@ -84,19 +84,19 @@ def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
     }
 
 
-@_MESSAGES.of(executions.MessagesAdded)
+@MESSAGES.of(executions.MessagesAdded)
 def _message(config: BroadcastConfig, event: executions.MessagesAdded) -> Message:
     """Say that something was said, and not what: the stored conversation has it."""
     return MESSAGE, {"count": event.count, "source": event.source.value}
 
 
-@_MESSAGES.of(steps.AgentStepStarted)
+@MESSAGES.of(steps.AgentStepStarted)
 def _step_started(config: BroadcastConfig, event: steps.AgentStepStarted) -> Message:
     counted: Payload = {"message_count": event.messages, "available_tools": event.tools}
     return STEP_STARTED, {"step_number": event.step, **counted}
 
 
-@_MESSAGES.of(steps.AgentStepCompleted)
+@MESSAGES.of(steps.AgentStepCompleted)
 def _step_completed(config: BroadcastConfig, event: steps.AgentStepCompleted) -> Message:
     return STEP_COMPLETED, {
         "step_number": event.step,
@@ -109,7 +109,7 @@ def _step_completed(config: BroadcastConfig, event: steps.AgentStepCompleted) ->
     }
 
 
-@_MESSAGES.of(steps.DecisionTaken)
+@MESSAGES.of(steps.DecisionTaken)
 def _decided(config: BroadcastConfig, event: steps.DecisionTaken) -> Message:
     outcome = event.outcome
     votes: list[JsonValue] = [
@@ -130,7 +130,7 @@ def _decided(config: BroadcastConfig, event: steps.DecisionTaken) -> Message:
     }
 
 
-@_MESSAGES.of(tools.ToolCallStarted)
+@MESSAGES.of(tools.ToolCallStarted)
 def _tool_started(config: BroadcastConfig, event: tools.ToolCallStarted) -> Message:
     if config.include_tool_args:
         return TOOL_STARTED, {**_whose(event), "args": cut_args(event.args, config.max_arg_length)}
@@ -138,7 +138,7 @@ def _tool_started(config: BroadcastConfig, event: tools.ToolCallStarted) -> Mess
     return TOOL_STARTED, {**_whose(event), "args_summary": summary}
 
 
-@_MESSAGES.of(tools.ToolCallCompleted)
+@MESSAGES.of(tools.ToolCallCompleted)
 def _tool_completed(config: BroadcastConfig, event: tools.ToolCallCompleted) -> Message:
     error = None if event.error is None else error_shown(event.error, event.error_type, config)
     shown = event.success and config.include_tool_summaries
@@ -146,42 +146,14 @@ def _tool_completed(config: BroadcastConfig, event: tools.ToolCallCompleted) -> 
 
 
 # A front end that shows a call waits for its end, and these two have no other.
-@_MESSAGES.of(tools.CallBlocked)
+@MESSAGES.of(tools.CallBlocked)
 def _tool_blocked(config: BroadcastConfig, event: tools.CallBlocked) -> Message:
     return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
 
 
-@_MESSAGES.of(tools.CallCancelled)
+@MESSAGES.of(tools.CallCancelled)
 def _tool_cancelled(config: BroadcastConfig, event: tools.CallCancelled) -> Message:
     return _ended(event, f"cancelled: {event.reason}" if config.include_tool_summaries else "cancelled")
-
-
-@_MESSAGES.of(
-    executions.AgentExecutionCompleted,
-    executions.AgentExecutionFailed,
-    executions.AgentExecutionPaused,
-    executions.AgentExecutionResumed,
-    executions.AgentExecutionStarted,
-    executions.AgentExecutionStopped,
-    executions.AgentExecutionUnpaused,
-    executions.AgentExecutionWaitEnded,
-    executions.AgentExecutionWaiting,
-    executions.StopSignalReceived,
-    steps.HookExecuted,
-    steps.InferenceRequestFailed,
-    steps.InferenceRequestStarted,
-    steps.InferenceResponseReceived,
-    steps.TokenUsageReported,
-    steps.ValidationFailed,
-    tools.SubagentCompleted,
-    tools.SubagentSpawning,
-    tools.ToolCallSuspended,
-)
-def _unsaid(config: BroadcastConfig, event: RunEvent) -> None:
-    """Say nothing: the messages of a status, of a step and of a call say all that front ends are to know of these."""
-
-
-_TABLE = complete(LifecycleEvent, _MESSAGES)
 
 
 def _ended(event: tools.ToolCallEvent, error: str | None, duration_ms: int = 0, result: str | None = None) -> Message:

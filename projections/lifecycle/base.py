@@ -7,13 +7,17 @@ shows them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 
 from steptrail.domain.camel_case import camel
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.state import StreamState
 from steptrail.projections.camel_form import camel_form
+
+S = TypeVar("S", bound=StreamState[Any])
 
 _INSTANTS = {"until", "due_at", "expires_at", "started", "ended"}
 _ID_SHOWN = 8
@@ -74,6 +78,45 @@ class RunEvent:
 
 _SHARED = frozenset(each.name for each in fields(RunEvent))
 _KEY = "key"
+
+
+class Head(TypedDict):
+    """The fields that all lifecycle events share."""
+
+    session_id: str
+    parent_session_id: str | None
+    execution_id: str
+    version: int
+    at: int
+    session_status: ExecutionStatus
+    index: int
+    position: int | None
+
+
+@dataclass(slots=True)
+class StoredMoment(Generic[S]):
+    """A stored event with the state after it. `position` is its place in the log."""
+
+    session_id: str
+    state: S
+    record: Recorded[Any]
+    position: int | None
+    heads: int = field(default=0, init=False)
+
+    def head(self) -> Head:
+        """Return the first fields of the next lifecycle event that follows from the stored one."""
+        state, index = self.state, self.heads
+        self.heads += 1
+        return {
+            "session_id": self.session_id,
+            "parent_session_id": state.parent.session if state.parent is not None else None,
+            "execution_id": state.execution_id or "",
+            "version": self.record.version,
+            "at": self.record.at,
+            "session_status": state.status,
+            "index": index,
+            "position": self.position,
+        }
 
 
 def told_as(key: str | None) -> Mapping[str, str | None]:

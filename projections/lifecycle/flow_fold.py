@@ -18,9 +18,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
-from steptrail.projections.lifecycle.base import RunEvent, in_ms
-from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
-from steptrail.projections.lifecycle.handler_types import Head
+from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment, in_ms
 
 
 class _NodeHead(Head):
@@ -32,32 +30,14 @@ class _NodeHead(Head):
 
 
 @dataclass(slots=True)
-class _Moment:
-    """A stored event with the state after it, and the phase and the effect id that its task had before it.
+class _Moment(StoredMoment[FlowState]):
+    """A stored event, and beside it the phase and the effect id that its task had before it.
 
     A handler calls `head` or one of its kind once for each lifecycle event, in their order: the calls number them.
     """
 
-    state: FlowState
-    record: Recorded[FlowEvent]
     phase_before: TaskPhase | None
     effect_id: str
-    position: int | None
-    heads: int = 0
-
-    def head(self) -> Head:
-        state, index = self.state, self.heads
-        self.heads += 1
-        return {
-            "session_id": state.flow_id,
-            "parent_session_id": state.parent.session if state.parent is not None else None,
-            "execution_id": state.execution_id or "",
-            "version": self.record.version,
-            "at": self.record.at,
-            "session_status": state.status,
-            "index": index,
-            "position": self.position,
-        }
 
     def of(self, event: VisitEvent) -> _NodeHead:
         item = event.item if isinstance(event, TaskEvent) else None
@@ -68,7 +48,7 @@ class _Moment:
         return {**self.head(), "node": node, "visit": visit, "item": item}
 
 
-_Events: TypeAlias = Iterable[FlowLifecycleEvent]
+_Events: TypeAlias = Iterable[RunEvent]
 
 _HANDLERS = Handlers[_Moment, [], _Events]()
 
@@ -97,7 +77,8 @@ class FlowLifecycleFold:
             task = run.tasks.get((event.node, event.visit, event.item))
         phase, effect_id = (task.phase, task.effect_id) if task is not None else (None, "")
         self._state = after = extend(self._state, (record,))
-        return tuple(_TABLE[type(event)](_Moment(after, record, phase, effect_id, position), event))
+        moment = _Moment(after.flow_id, after, record, position, phase, effect_id)
+        return tuple(_TABLE[type(event)](moment, event))
 
 
 def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) -> tuple[RunEvent, ...]:

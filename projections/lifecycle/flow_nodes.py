@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle import flow_runs as runs
 from steptrail.projections.lifecycle.base import error_text
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 
@@ -171,29 +170,3 @@ class FlowQuestionAnswered(FlowNodeEvent):
 
     def _line(self) -> str:
         return f"node {self._where()}: {self.answer}{f' (by: {self.by})' if self.by is not None else ''}"
-
-
-FlowLifecycleEvent = (
-    runs.FlowExecutionCompleted
-    | runs.FlowExecutionFailed
-    | runs.FlowExecutionPaused
-    | runs.FlowExecutionResumed
-    | runs.FlowExecutionStarted
-    | runs.FlowExecutionStopped
-    | runs.FlowExecutionUnpaused
-    | runs.FlowExecutionWaitEnded
-    | runs.FlowExecutionWaiting
-    | runs.FlowStopSignalReceived
-    | FlowAttemptEnded
-    | FlowAttemptStarted
-    | FlowNodeCancelled
-    | FlowNodeCompleted
-    | FlowNodeFailed
-    | FlowNodeFailureRecorded
-    | FlowNodeSkipped
-    | FlowNodeStarted
-    | FlowQuestionAnswered
-    | FlowQuestionAsked
-    | FlowRetryScheduled
-)
-"""Every lifecycle event of a run of a workflow."""

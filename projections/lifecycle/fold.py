@@ -71,7 +71,7 @@ class LifecycleFold:
         execution = before.execution
         guard_votes = execution.guard_votes if execution is not None else ()
         self.state = after = extend(before, (record,))
-        moment = Moment(after, record, calls, guard_votes, position)
+        moment = Moment(after.agent_id, after, record, position, calls, guard_votes)
         return tuple(_HANDLERS[type(record.event)](moment, record.event))
 
 

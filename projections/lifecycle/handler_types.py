@@ -2,61 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
-from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, effect_id, execution_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.projections.lifecycle import executions, steps, tools
-
-LifecycleEvent = (
-    executions.AgentExecutionCompleted
-    | executions.AgentExecutionFailed
-    | executions.AgentExecutionPaused
-    | executions.AgentExecutionResumed
-    | executions.AgentExecutionStarted
-    | executions.AgentExecutionStopped
-    | executions.AgentExecutionUnpaused
-    | executions.AgentExecutionWaitEnded
-    | executions.AgentExecutionWaiting
-    | executions.MessagesAdded
-    | executions.StopSignalReceived
-    | steps.AgentStepCompleted
-    | steps.AgentStepStarted
-    | steps.DecisionTaken
-    | steps.HookExecuted
-    | steps.InferenceRequestFailed
-    | steps.InferenceRequestStarted
-    | steps.InferenceResponseReceived
-    | steps.TokenUsageReported
-    | steps.ValidationFailed
-    | tools.CallBlocked
-    | tools.CallCancelled
-    | tools.SubagentCompleted
-    | tools.SubagentSpawning
-    | tools.ToolCallCompleted
-    | tools.ToolCallStarted
-    | tools.ToolCallSuspended
-)
-"""Every lifecycle event of an agent's session."""
-
-
-class Head(TypedDict):
-    """The fields that all lifecycle events share."""
-
-    session_id: str
-    parent_session_id: str | None
-    execution_id: str
-    version: int
-    at: int
-    session_status: ExecutionStatus
-    index: int
-    position: int | None
+from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment
 
 
 class CallHead(Head):
@@ -69,34 +22,14 @@ class CallHead(Head):
 
 
 @dataclass(slots=True)
-class Moment:
-    """A stored event with the state after it, and the parts of the state before it that the handlers need.
+class Moment(StoredMoment[AgentState]):
+    """A stored event, and beside it the parts of the state before it that the handlers need.
 
-    `position` is the stored event's place in the log. A handler calls `head` or `call_head` once for each lifecycle
-    event, in their order: the calls number the events.
+    A handler calls `head` or `call_head` once for each lifecycle event, in their order: the calls number the events.
     """
 
-    state: AgentState
-    record: Recorded[AgentEvent]
     calls_before: Sequence[ToolExecution]
     guard_votes_before: tuple[ContinuationEvaluation, ...]
-    position: int | None
-    heads: int = 0
-
-    def head(self) -> Head:
-        """Return the first fields of the next lifecycle event that follows from the stored one."""
-        state, index = self.state, self.heads
-        self.heads += 1
-        return {
-            "session_id": state.agent_id,
-            "parent_session_id": state.parent_agent_id,
-            "execution_id": state.execution_id or "",
-            "version": self.record.version,
-            "at": self.record.at,
-            "session_status": state.status,
-            "index": index,
-            "position": self.position,
-        }
 
     def call_head(self, call: ToolExecution) -> CallHead:
         """Return the first fields of the next lifecycle event, which is about this call."""
@@ -129,7 +62,7 @@ class Moment:
         return self.calls_before[position] if position < len(self.calls_before) else None
 
 
-LifecycleEvents: TypeAlias = Iterable[LifecycleEvent]
+LifecycleEvents: TypeAlias = Iterable[RunEvent]
 """The result of a handler: the lifecycle events of one stored event, in their order."""
 
 LifecycleHandlers: TypeAlias = Handlers[Moment, [], LifecycleEvents]

@@ -6,19 +6,9 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.json_value import JsonValue
+from steptrail.projections.lifecycle import steps
 from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
-from steptrail.projections.lifecycle.steps import (
-    AgentStepCompleted,
-    AgentStepStarted,
-    DecisionTaken,
-    HookExecuted,
-    InferenceRequestFailed,
-    InferenceRequestStarted,
-    InferenceResponseReceived,
-    TokenUsageReported,
-    ValidationFailed,
-)
 from steptrail.projections.rendering import why_cut
 
 OF_STEPS = LifecycleHandlers()
@@ -26,12 +16,14 @@ OF_STEPS = LifecycleHandlers()
 
 @OF_STEPS.of(stored.StepStarted)
 def _step_started(moment: Moment, event: stored.StepStarted) -> LifecycleEvents:
-    yield AgentStepStarted(**moment.head(), step=event.number, messages=len(moment.state.messages), tools=moment.tools)
+    yield steps.AgentStepStarted(
+        **moment.head(), step=event.number, messages=len(moment.state.messages), tools=moment.tools
+    )
 
 
 @OF_STEPS.of(stored.InferenceStarted)
 def _inference_started(moment: Moment, event: stored.InferenceStarted) -> LifecycleEvents:
-    yield InferenceRequestStarted(
+    yield steps.InferenceRequestStarted(
         **moment.head(), step=event.step, attempt=event.attempt, messages=event.message_count, model=event.model
     )
 
@@ -39,7 +31,7 @@ def _inference_started(moment: Moment, event: stored.InferenceStarted) -> Lifecy
 @OF_STEPS.of(stored.InferenceCompleted)
 def _inference_completed(moment: Moment, event: stored.InferenceCompleted) -> LifecycleEvents:
     reply = event.reply
-    yield InferenceResponseReceived(
+    yield steps.InferenceResponseReceived(
         **moment.head(),
         step=moment.step,
         input_tokens=reply.usage.all_input,
@@ -48,7 +40,7 @@ def _inference_completed(moment: Moment, event: stored.InferenceCompleted) -> Li
         duration_ms=in_ms(event.duration_seconds),
     )
     if reply.finish_reason is FinishReason.LENGTH and reply.tool_calls:
-        yield ValidationFailed(
+        yield steps.ValidationFailed(
             **moment.head(), step=moment.step, validation_type="reply", errors=(cut_reply_error().message,)
         )
 
@@ -56,17 +48,19 @@ def _inference_completed(moment: Moment, event: stored.InferenceCompleted) -> Li
 @OF_STEPS.of(stored.InferenceFailed)
 def _inference_failed(moment: Moment, event: stored.InferenceFailed) -> LifecycleEvents:
     error, took = event.error, in_ms(event.duration_seconds)
-    yield InferenceRequestFailed(
+    yield steps.InferenceRequestFailed(
         **moment.head(), step=moment.step, error=error.message, error_type=error.type.value, duration_ms=took
     )
     if error.type is ErrorType.VALIDATION:
-        yield ValidationFailed(**moment.head(), step=moment.step, validation_type="reply", errors=(error.message,))
+        yield steps.ValidationFailed(
+            **moment.head(), step=moment.step, validation_type="reply", errors=(error.message,)
+        )
 
 
 @OF_STEPS.of(stored.InferenceInterrupted)
 def _inference_interrupted(moment: Moment, event: stored.InferenceInterrupted) -> LifecycleEvents:
     why = f"cut off: {why_cut(event)}"
-    yield InferenceRequestFailed(
+    yield steps.InferenceRequestFailed(
         **moment.head(), step=moment.step, error=why, error_type="interrupted", duration_ms=None
     )
 
@@ -74,20 +68,24 @@ def _inference_interrupted(moment: Moment, event: stored.InferenceInterrupted) -
 @OF_STEPS.of(stored.AnswerRejected)
 def _answer_rejected(moment: Moment, event: stored.AnswerRejected) -> LifecycleEvents:
     errors = tuple(map(str, event.problems))
-    yield ValidationFailed(**moment.head(), step=moment.step, validation_type="output", errors=errors)
+    yield steps.ValidationFailed(**moment.head(), step=moment.step, validation_type="output", errors=errors)
 
 
 @OF_STEPS.of(stored.HooksRan)
 def _hooks_ran(moment: Moment, event: stored.HooksRan) -> LifecycleEvents:
     call = moment.call(event.position)
     for hook in event.hooks:
-        yield HookExecuted(**moment.head(), hook_type=event.hook_type, hook=hook, tool=call.name if call else None)
+        yield steps.HookExecuted(
+            **moment.head(), hook_type=event.hook_type, hook=hook, tool=call.name if call else None
+        )
 
 
 @OF_STEPS.of(stored.UsageRecorded)
 def _usage_recorded(moment: Moment, event: stored.UsageRecorded) -> LifecycleEvents:
     if event.usage.total:
-        yield TokenUsageReported(**moment.head(), operation="hook", usage=event.usage, context={"hook": event.hook})
+        yield steps.TokenUsageReported(
+            **moment.head(), operation="hook", usage=event.usage, context={"hook": event.hook}
+        )
 
 
 @OF_STEPS.of(stored.StepCompleted)
@@ -95,7 +93,7 @@ def _step_completed(moment: Moment, event: stored.StepCompleted) -> LifecycleEve
     step = moment.state.current_step
     if step is None:
         return
-    yield AgentStepCompleted(
+    yield steps.AgentStepCompleted(
         **moment.head(),
         step=event.number,
         has_tool_calls=step.has_tool_calls,
@@ -107,7 +105,7 @@ def _step_completed(moment: Moment, event: stored.StepCompleted) -> LifecycleEve
     )
     if step.usage.total:
         context: dict[str, JsonValue] = {"step": event.number, "hasToolCalls": step.has_tool_calls}
-        yield TokenUsageReported(**moment.head(), operation="step", usage=step.usage, context=context)
+        yield steps.TokenUsageReported(**moment.head(), operation="step", usage=step.usage, context=context)
 
 
 @OF_STEPS.of(stored.ContinuationEvaluated)
@@ -124,4 +122,4 @@ def _decided(moment: Moment, event: stored.ContinuationEvaluated) -> LifecycleEv
         stop_reason=event.stop_reason,
         evaluations=votes,
     )
-    yield DecisionTaken(**moment.head(), step=event.step, phase=event.phase, outcome=outcome)
+    yield steps.DecisionTaken(**moment.head(), step=event.step, phase=event.phase, outcome=outcome)

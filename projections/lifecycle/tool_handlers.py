@@ -6,18 +6,10 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import Usage
+from steptrail.projections.lifecycle import tools
 from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
 from steptrail.projections.lifecycle.steps import ValidationFailed
-from steptrail.projections.lifecycle.tools import (
-    CallBlocked,
-    CallCancelled,
-    SubagentCompleted,
-    SubagentSpawning,
-    ToolCallCompleted,
-    ToolCallStarted,
-    ToolCallSuspended,
-)
 from steptrail.projections.rendering import why_cut
 
 OF_TOOLS = LifecycleHandlers()
@@ -31,11 +23,11 @@ def _started(moment: Moment, event: stored.ToolExecutionStarted) -> LifecycleEve
     if call is None:
         return
     args = call.arguments or {}
-    yield ToolCallStarted(**moment.call_head(call), args=args, attempt=event.attempt)
+    yield tools.ToolCallStarted(**moment.call_head(call), args=args, attempt=event.attempt)
     if call.runs == "agent":
         name, session = _child(call)
         depth = moment.state.parent.depth + 1 if moment.state.parent is not None else 1
-        yield SubagentSpawning(
+        yield tools.SubagentSpawning(
             **moment.call_head(call),
             subagent=name,
             subagent_id=session,
@@ -76,19 +68,21 @@ def _settled_late(moment: Moment, event: stored.ToolExecutionSettledLate) -> Lif
 def _suspended(moment: Moment, event: stored.ToolExecutionSuspended) -> LifecycleEvents:
     call = moment.call(event.position)
     if call is not None and call.suspension is not None:
-        yield ToolCallSuspended(**moment.call_head(call), subagent_id=event.session, reason=event.reason)
+        yield tools.ToolCallSuspended(**moment.call_head(call), subagent_id=event.session, reason=event.reason)
 
 
 @OF_TOOLS.of(stored.ToolCallBlocked)
 def _blocked(moment: Moment, event: stored.ToolCallBlocked) -> LifecycleEvents:
     if (call := moment.call(event.position)) is not None:
-        yield CallBlocked(**moment.call_head(call), args=call.arguments or {}, reason=event.reason, hook=event.hook)
+        yield tools.CallBlocked(
+            **moment.call_head(call), args=call.arguments or {}, reason=event.reason, hook=event.hook
+        )
 
 
 @OF_TOOLS.of(stored.ToolCallCancelled)
 def _cancelled(moment: Moment, event: stored.ToolCallCancelled) -> LifecycleEvents:
     if (call := moment.call(event.position)) is not None:
-        yield CallCancelled(**moment.call_head(call), reason=event.reason)
+        yield tools.CallCancelled(**moment.call_head(call), reason=event.reason)
 
 
 def _ended(
@@ -103,7 +97,7 @@ def _ended(
 ) -> LifecycleEvents:
     failed, kind = (error.message, error.type.value) if error is not None else (cut_off, cut_off and _INTERRUPTED)
     at, took = moment.record.at, in_ms(seconds)
-    yield ToolCallCompleted(
+    yield tools.ToolCallCompleted(
         **moment.call_head(call),
         success=failed is None,
         result=result,
@@ -119,7 +113,7 @@ def _ended(
         )
     if call.runs == "agent":
         name, session = _child(call)
-        yield SubagentCompleted(
+        yield tools.SubagentCompleted(
             **moment.call_head(call),
             subagent=name,
             subagent_id=session,

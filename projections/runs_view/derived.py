@@ -4,18 +4,9 @@ from collections.abc import Sequence
 
 from steptrail.projections.kernel.face import PublicColumn, PublicKind, PublicView, view_of
 from steptrail.projections.kernel.table import Table
+from steptrail.projections.runs_view import tables
 from steptrail.projections.runs_view.spread import WIDTH
 from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, RUNS_DAILY, SPREAD_DAILY, SPREAD_MEASURES
-from steptrail.projections.runs_view.tables import (
-    ATTEMPTS,
-    EXECUTIONS,
-    INFERENCES,
-    RESTS,
-    SIGNATURES,
-    TOKENS,
-    TOOL_CALLS,
-    TRIES,
-)
 
 _SINCE = "0.1"
 _BITS = [2**place for place in range(10)]
@@ -58,12 +49,12 @@ SESSIONS = PublicView(
     "v1_executions AS e WHERE NOT EXISTS "
     "(SELECT 1 FROM v1_executions AS later WHERE later.stream = e.stream AND later.ordinal > e.ordinal)",
     (
-        *_picked(EXECUTIONS, ("stream", "kind", "name", "tenant", "parent", "root", "execution"), "e"),
+        *_picked(tables.EXECUTIONS, ("stream", "kind", "name", "tenant", "parent", "root", "execution"), "e"),
         _column("executions", "e.ordinal", PublicKind.INTEGER, "How many executions it has had"),
-        *_picked(EXECUTIONS, ("status", "stop_reason", "resolved_by", "answered", "waits_for"), "e"),
-        *_picked(EXECUTIONS, ("error_type", "error_class", "signature"), "e"),
+        *_picked(tables.EXECUTIONS, ("status", "stop_reason", "resolved_by", "answered", "waits_for"), "e"),
+        *_picked(tables.EXECUTIONS, ("error_type", "error_class", "signature"), "e"),
         *_instant("began_at", _of_stream("min(one.started_at)"), "When its first execution began"),
-        *_picked(EXECUTIONS, ("started_at", "started_us", "ended_at", "ended_us"), "e"),
+        *_picked(tables.EXECUTIONS, ("started_at", "started_us", "ended_at", "ended_us"), "e"),
         _column("steps", _of_stream("CAST(sum(one.steps) AS bigint)"), PublicKind.INTEGER, "Steps of all executions"),
         _column(
             "active_seconds",
@@ -77,7 +68,7 @@ SESSIONS = PublicView(
             PublicKind.DOLLARS,
             "The cost of the executions that have prices; None when none has",
         ),
-        *_picked(EXECUTIONS, ("version",), "e"),
+        *_picked(tables.EXECUTIONS, ("version",), "e"),
     ),
 )
 
@@ -87,16 +78,16 @@ WAITS = PublicView(
     "when another one goes on, and so not here.",
     "v1_rests AS r JOIN v1_executions AS e ON e.execution = r.execution WHERE r.ended_at IS NULL",
     (
-        *_picked(EXECUTIONS, ("stream", "name", "tenant"), "e"),
-        *_picked(RESTS, ("execution", "version", "kind", "is_for_people"), "r"),
+        *_picked(tables.EXECUTIONS, ("stream", "name", "tenant"), "e"),
+        *_picked(tables.RESTS, ("execution", "version", "kind", "is_for_people"), "r"),
         *_instant("since_at", "r.started_at", "Since when"),
         _column("until", "r.until", PublicKind.INSTANT, "When it ends by itself; None when it does not"),
         _column("until_us", "r.until", PublicKind.INTEGER, "The same", "microseconds of UTC"),
-        *_picked(RESTS, ("by",), "r"),
+        *_picked(tables.RESTS, ("by",), "r"),
     ),
 )
 
-_SHARED = [column.name for column in ATTEMPTS.columns]
+_SHARED = [column.name for column in tables.ATTEMPTS.columns]
 _NEWEST = ["attempts" if name == "attempt" else name for name in _SHARED]
 UNITED_ATTEMPTS = PublicView(
     "attempts",
@@ -107,14 +98,14 @@ UNITED_ATTEMPTS = PublicView(
         each._replace(says="failed, interrupted or suspended; of the newest try, the status of the call")
         if each.name == "status"
         else each
-        for each in view_of(ATTEMPTS, _SINCE).columns
+        for each in view_of(tables.ATTEMPTS, _SINCE).columns
     ),
 )
 
 
 def _failed(what: str, table: Table, name: str, at: str, join: str = "") -> str:
     alias = "f"
-    owner = "f" if table is EXECUTIONS else "e"
+    owner = "f" if table is tables.EXECUTIONS else "e"
     return (
         f"SELECT '{what}' AS what, {owner}.execution AS execution, {owner}.stream AS stream, {owner}.name AS agent, "  # noqa: S608
         f"{owner}.tenant AS tenant, {name} AS name, {alias}.status AS status, {alias}.signature AS signature, "
@@ -130,11 +121,11 @@ FAILURES = PublicView(
     "("
     + " UNION ALL ".join(
         (
-            _failed("run", EXECUTIONS, "f.name", "f.ended_at"),
-            _failed("model", INFERENCES, "f.model", "f.started_at", _OWNED),
-            _failed("tool", TOOL_CALLS, "f.tool", "f.started_at", _OWNED),
-            _failed("tool", ATTEMPTS, "f.tool", "f.started_at", _OWNED),
-            _failed("node", TRIES, "f.node", "f.started_at", _OWNED),
+            _failed("run", tables.EXECUTIONS, "f.name", "f.ended_at"),
+            _failed("model", tables.INFERENCES, "f.model", "f.started_at", _OWNED),
+            _failed("tool", tables.TOOL_CALLS, "f.tool", "f.started_at", _OWNED),
+            _failed("tool", tables.ATTEMPTS, "f.tool", "f.started_at", _OWNED),
+            _failed("node", tables.TRIES, "f.node", "f.started_at", _OWNED),
         )
     )
     + ") AS one LEFT JOIN v1_signatures AS s ON s.signature = one.signature",
@@ -146,7 +137,7 @@ FAILURES = PublicView(
         _column("tenant", "one.tenant", PublicKind.TEXT, "The tenant; empty for none"),
         _column("name", "one.name", PublicKind.TEXT, "The agent, the model, the tool or the node that failed"),
         _column("status", "one.status", PublicKind.TEXT, "The status with which it ended"),
-        *_picked(SIGNATURES, ("error_type", "error_class", "template"), "s"),
+        *_picked(tables.SIGNATURES, ("error_type", "error_class", "template"), "s"),
         _column("signature", "one.signature", PublicKind.TEXT, "Equal for failures that are alike"),
         *_instant("failed_at", "one.at", "When the run ended, or the try was started; None when none was"),
         _column("version", "one.version", PublicKind.INTEGER, "The version in the stream, as in the row that it is of"),
@@ -174,7 +165,10 @@ COSTS_DAILY = PublicView(
         *_DAYS,
         *_OWNER,
         _sum("runs", "runs", "How many there were"),
-        *(_sum(name, name, f"Tokens of the kind {name.removeprefix('tokens_')}", unit="tokens") for name in TOKENS),
+        *(
+            _sum(name, name, f"Tokens of the kind {name.removeprefix('tokens_')}", unit="tokens")
+            for name in tables.TOKENS
+        ),
         _sum("wasted_tokens", "wasted_tokens", "The part of the tokens that failed steps used", unit="tokens"),
         _sum("cost_usd", "cost_nanos", "The cost of what has a price", PublicKind.DOLLARS),
         _sum("wasted_usd", "wasted_nanos", "The part of that cost that failed steps used", PublicKind.DOLLARS),

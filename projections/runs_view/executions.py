@@ -10,16 +10,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.shared.events import (
-    ExecutionFinished,
-    ExecutionPaused,
-    MetadataChanged,
-    PauseLifted,
-    PauseRequested,
-    SessionStarted,
-    StopRequested,
-    WaitStarted,
-)
+from steptrail.domain.shared import events as stored
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.shared.tags import tags_in, tenant_in
 from steptrail.domain.storable import plain
@@ -136,7 +127,7 @@ def _failure_of(run: RunMemory) -> ErrorKind | None:
     return raised if raised is not None and raised.tool == plain(run.finished.resolved_by) else run.failure
 
 
-def end_run(run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+def end_run(run: RunMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
     """End an execution, with its last row, and count it."""
     end_rest(run, moment, "finished")
     run.active = run.active.stopped(moment.at)
@@ -154,7 +145,7 @@ def begin_rest(run: RunMemory, rest: RestMemory, moment: RunMoment) -> None:
     _put_rest(run, rest, moment)
 
 
-def rest_in_wait(run: RunMemory, wait: WaitStarted, moment: RunMoment) -> None:
+def rest_in_wait(run: RunMemory, wait: stored.WaitStarted, moment: RunMoment) -> None:
     """Begin the rest of a wait: when it starts, and when the pause is over that came in between."""
     for_people = wait.kind in _FOR_PEOPLE
     begin_rest(run, RestMemory(moment.version, wait.kind, for_people, moment.at, until=wait.until), moment)
@@ -200,8 +191,8 @@ def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: RunMoment) -> Non
     run.tags = tags
 
 
-@STREAM_HANDLERS.of(SessionStarted)
-def _session_started(memory: StreamMemory, event: SessionStarted, moment: RunMoment) -> None:
+@STREAM_HANDLERS.of(stored.SessionStarted)
+def _session_started(memory: StreamMemory, event: stored.SessionStarted, moment: RunMoment) -> None:
     memory.name, memory.parent = plain(event.name), event.parent
     change_metadata(memory, event.metadata)
 
@@ -211,8 +202,8 @@ def change_metadata(memory: StreamMemory, changes: Mapping[str, JsonValue]) -> N
     memory.metadata.update({name: changes[name] for name in _READ if name in changes})
 
 
-@STREAM_HANDLERS.of(MetadataChanged)
-def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunMoment) -> None:
+@STREAM_HANDLERS.of(stored.MetadataChanged)
+def _metadata_changed(memory: StreamMemory, event: stored.MetadataChanged, moment: RunMoment) -> None:
     for name in event.removed:
         memory.metadata.pop(name, None)
     change_metadata(memory, event.changes)
@@ -220,21 +211,21 @@ def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunM
         _put_tags(run, tags_in(memory.metadata), moment)
 
 
-@RUN_HANDLERS.of(PauseRequested, StopRequested)
+@RUN_HANDLERS.of(stored.PauseRequested, stored.StopRequested)
 def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: a later event leads to a change."""
 
 
-@RUN_HANDLERS.of(ExecutionPaused)
-def _paused(run: RunMemory, event: ExecutionPaused, moment: RunMoment) -> None:
+@RUN_HANDLERS.of(stored.ExecutionPaused)
+def _paused(run: RunMemory, event: stored.ExecutionPaused, moment: RunMoment) -> None:
     run.standing = ExecutionStatus.PAUSED
     run.active = run.active.stopped(moment.at)
     is_for_people = event.by != CALLER
     begin_rest(run, RestMemory(moment.version, "pause", is_for_people, moment.at, by=event.by), moment)
 
 
-@RUN_HANDLERS.of(PauseLifted)
-def _pause_lifted(run: RunMemory, event: PauseLifted, moment: RunMoment) -> None:
+@RUN_HANDLERS.of(stored.PauseLifted)
+def _pause_lifted(run: RunMemory, event: stored.PauseLifted, moment: RunMoment) -> None:
     """End the rest that is for a person: from now on it is for a worker."""
     if run.standing is not ExecutionStatus.PAUSED:
         return  # only the request for a pause was withdrawn
@@ -242,7 +233,7 @@ def _pause_lifted(run: RunMemory, event: PauseLifted, moment: RunMoment) -> None
     begin_rest(run, RestMemory(moment.version, "pause", False, moment.at, by=event.by), moment)
 
 
-@RUN_HANDLERS.of(WaitStarted)
-def _wait_started(run: RunMemory, event: WaitStarted, moment: RunMoment) -> None:
+@RUN_HANDLERS.of(stored.WaitStarted)
+def _wait_started(run: RunMemory, event: stored.WaitStarted, moment: RunMoment) -> None:
     run.wait = event
     rest_in_wait(run, event, moment)

@@ -314,8 +314,8 @@ async def test_a_run_that_somebody_aborted_says_who_did_and_where(capsys: pytest
         why = await handle.why()
     assert why.verdict == 'stopped (user_requested) at "b" by ana: wrong customer'
     assert any(line.startswith("stopped     by ana: wrong customer, since ") for line in printed(why, capsys))
-    assert why.stop_requested is not None
-    assert (why.stop_requested.by, why.stop_requested.reason) == ("ana", "wrong customer")
+    assert why.state.stopped_by is not None
+    assert (why.state.stopped_by.by, why.state.stopped_by.reason) == ("ana", "wrong customer")
     with pytest.raises(ExecutionFailed, match=r"is stopped \(user_requested\) by ana: wrong customer$"):
         result.raise_for_stop()
 

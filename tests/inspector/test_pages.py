@@ -10,8 +10,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from steptrail import Steptrail
+from steptrail import Steptrail, tool
 from steptrail.inspector import inspector
+from steptrail.testing import call
 from steptrail.workflow import Envelope, Workflow
 from tests.harness.hands import change_by_hand
 from tests.inspector.conftest import Opened, everything
@@ -286,3 +287,23 @@ async def test_the_page_says_when_a_limit_in_shadow_would_have_stopped_the_run()
             page = words((await client.get("/runs/tried")).text)
     assert "in shadow StepsLimit would have stopped it before the first step" in page
     assert "in shadow TokenUsageLimit would have stopped it after step 1" in page
+
+
+async def test_the_page_says_of_a_stop_whether_it_came_about() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        app = inspector(trail, authorize=everything)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8400") as client:
+            told = list[str]()
+
+            @tool
+            async def hold() -> str:
+                """Have somebody stop the run."""
+                await trail.session("s").stop(by="ops", reason="lunch")
+                told.append(words((await client.get("/runs/s")).text))
+                return "held"
+
+            await trail.run(agent_of([call("hold"), "done"]).with_tools(hold).build(), "go", session="s")
+            told.append(words((await client.get("/runs/s")).text))
+    assert " stop asked by ops: lunch " in told[0]
+    assert " stopped by ops: lunch " in told[1]
+    assert " stop asked " not in told[1]

@@ -135,7 +135,7 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: ToolBlockingHook(cast(Any, [7])), "the name of a tool that a ToolBlockingHook blocks is a text, not in"),
     (lambda _: CriterionHook(cast(Any, len)), "<built-in function len> is not a criterion: it has neither `explain("),
     (lambda _: CriterionHook(cast(Any, StepsLimit)), "StepsLimit is a class: a criterion is an instance of it"),
-    (lambda _: EventTypeMatcher(cast(Any, "pre_tool")), "'pre_tool' is not a hook type; they are execution_start, "),
+    (lambda _: EventTypeMatcher(cast(Any, "pre_tool")), "a hook: 'pre_tool' is not a valid HookType; the types are "),
     (lambda _: ToolNameMatcher(cast(Any, ["read"])), "the pattern of a ToolNameMatcher is a text, not list"),
     (lambda _: ToolNameRegexMatcher(cast(Any, 7)), "the pattern of a ToolNameRegexMatcher is a text, not int"),
     (lambda _: CallableMatcher(cast(Any, None)), "what a CallableMatcher asks is a function, not NoneType"),

@@ -63,8 +63,8 @@ async def test_a_worker_goes_on_with_a_session_whose_pause_was_lifted(trail: Ste
     (row,) = await trail.due()
     assert (row.due and row.due.cause, row.status) == (DueCause.STARTED, ExecutionStatus.PENDING)
     why = await session.why()
-    assert why.unpaused is not None
-    assert (why.unpaused.by, why.unpaused.reason) == ("ben", "now")
+    assert why.state.unpaused is not None
+    assert (why.state.unpaused.by, why.state.unpaused.reason) == ("ben", "now")
     assert why.verdict.startswith("not stopped: unpaused after 0 steps, waiting for a worker since")
     async with trail.work(agent):
         assert await ended(trail, "s") is ExecutionStatus.COMPLETED

@@ -1,6 +1,5 @@
 """All events of a session. Their names are in the past tense; their `TYPE` and field names are the storage format."""
 
-from steptrail.domain.agent.events.approvals import ApprovalEvent, ToolCallHeld
 from steptrail.domain.agent.events.decisions import (
     ContinuationEvaluated,
     DecisionEvent,
@@ -28,6 +27,7 @@ from steptrail.domain.agent.events.tools import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallHeld,
     ToolEvent,
     ToolExecutionCompleted,
     ToolExecutionFailed,
@@ -48,6 +48,7 @@ from steptrail.domain.shared.events import (
     PauseLifted,
     PauseRequested,
     SessionStarted,
+    SharedEvent,
     StopRequested,
     WaitEnded,
     WaitStarted,
@@ -101,5 +102,5 @@ __all__ = [
 ]
 
 AgentEvent = (
-    SessionEvent | ExecutionEvent | InferenceEvent | OutputEvent | HookEvent | ToolEvent | ApprovalEvent | DecisionEvent
+    SharedEvent | SessionEvent | ExecutionEvent | InferenceEvent | OutputEvent | HookEvent | ToolEvent | DecisionEvent
 )

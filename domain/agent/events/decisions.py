@@ -1,4 +1,4 @@
-"""Events of decisions: the votes, the decisions that resolve them, and the waits that follow."""
+"""Events of decisions: the votes, the decisions that resolve them, and the retries that follow."""
 
 from enum import StrEnum
 
@@ -7,7 +7,6 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.kernel.event import Event, EventKind
-from steptrail.domain.shared.events import WaitEnded, WaitStarted
 from steptrail.domain.shared.run import StopReason
 
 
@@ -81,4 +80,4 @@ class RetryScheduled(Event, frozen=True, kw_only=True):
     retry_after: float | None = None
 
 
-DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | RetryScheduled | WaitStarted | WaitEnded
+DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | RetryScheduled

@@ -13,13 +13,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.events import (
-    ExecutionFinished,
-    ExecutionPaused,
-    PauseLifted,
-    PauseRequested,
-    StopRequested,
-)
 from steptrail.domain.shared.run import SegmentEnd
 
 Override = Literal["limits", "error_policy"]
@@ -110,14 +103,4 @@ class StepCompleted(Event, frozen=True, kw_only=True):
     cost: Cost | None = None
 
 
-ExecutionEvent = (
-    ExecutionStarted
-    | ExecutionResumed
-    | ExecutionPaused
-    | StopRequested
-    | PauseRequested
-    | PauseLifted
-    | StepStarted
-    | StepCompleted
-    | ExecutionFinished
-)
+ExecutionEvent = ExecutionStarted | ExecutionResumed | StepStarted | StepCompleted

@@ -7,7 +7,6 @@ from steptrail.domain.base import Count, Positive
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.events import MetadataChanged, SessionStarted
 from steptrail.domain.shared.run import ExecutionStatus
 
 
@@ -65,4 +64,4 @@ class MessagesAppended(Event, frozen=True, kw_only=True):
         return EventKind.FACT if self.source is MessageSource.HOOK else self.KIND
 
 
-SessionEvent = SessionStarted | SessionForked | MessagesAppended | MetadataChanged
+SessionEvent = SessionForked | MessagesAppended

@@ -12,7 +12,7 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.run import CutBy
-from steptrail.domain.tools import ToolEffect
+from steptrail.domain.tools import ApprovalRule, ToolEffect
 from steptrail.domain.usage import BilledUsage
 
 
@@ -173,6 +173,17 @@ class ToolCallBlocked(Event, frozen=True, kw_only=True):
     hook: str
 
 
+class ToolCallHeld(Event, frozen=True, kw_only=True):
+    """A hook wants a person to approve this call."""
+
+    TYPE = "tool.call.held.v1"
+    KIND = EventKind.FACT
+    STATE = frozenset({"hook", "rule"})
+    position: Count
+    rule: ApprovalRule
+    hook: str
+
+
 class ToolCallAmended(Event, frozen=True, kw_only=True):
     """A hook changed the arguments of this call."""
 
@@ -209,6 +220,7 @@ ToolEvent = (
     | ToolExecutionInterrupted
     | ToolExecutionSuspended
     | ToolExecutionSettledLate
+    | ToolCallHeld
     | ToolCallBlocked
     | ToolCallAmended
     | ToolCallCancelled

@@ -42,6 +42,7 @@ from steptrail.domain.shared.events import (
     PauseLifted,
     PauseRequested,
     SessionStarted,
+    SharedEvent,
     StopRequested,
     WaitEnded,
     WaitStarted,
@@ -94,19 +95,11 @@ __all__ = [
 ]
 
 FlowEvent = (
-    SessionStarted
-    | MetadataChanged
+    SharedEvent
     | FlowStarted
     | FlowResumed
     | FlowRetried
-    | PauseRequested
-    | PauseLifted
-    | StopRequested
-    | ExecutionPaused
-    | ExecutionFinished
     | LimitReached
-    | WaitStarted
-    | WaitEnded
     | NodeOpened
     | NodeEvaluated
     | NodeCompleted
@@ -121,10 +114,6 @@ FlowEvent = (
     | NodeAttemptSuspended
     | NodeRetryScheduled
     | NodeAttemptSettledLate
-    | ApprovalRequested
-    | ApprovalGranted
-    | ApprovalDenied
-    | ApprovalExpired
     | HumanRequested
     | HumanAnswered
     | HumanExpired

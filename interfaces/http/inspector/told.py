@@ -17,20 +17,12 @@ from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import after_step, many, owner_text
+from steptrail.projections.rendering import after_step, asked_for, many, owner_text
 from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]
 
-_ASKED_FOR: Final = {
-    "pausedBy": "paused",
-    "unpausedBy": "unpaused",
-    "pauseRequestedBy": "pause asked",
-    "stopRequestedBy": "stop asked",
-}
-"""The entries that say who asked for something, with their labels."""
-
-_WITH_VALUES: Final = frozenset({"error", "lookedAt", "rejectedAnswer", "shadowStops", *_ASKED_FOR})
+_WITH_VALUES: Final = frozenset({"error", "lookedAt", "rejectedAnswer", "shadowStops"})
 """The entries that are shown as facts and may hold values that are not to be seen."""
 
 
@@ -74,7 +66,7 @@ def told(stream: str, explained: RunExplanation, masking: Masking, store: str | 
         is_newest=is_newest,
         can_be_retried=is_newest and _can_be_retried(explained.state),
         execution=explained.execution_id,
-        facts=tuple(_facts(data, masking)),
+        facts=tuple(_facts(explained.state, data, masking)),
         command=command if isinstance(command, str) else "",
         questions=in_time,
         expired=expired,
@@ -124,7 +116,7 @@ def _said(
     return _capital(status.value.replace("_", " ") + (f" ({reason})" if reason else "") + (f", by {by}" if by else ""))
 
 
-def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
+def _facts(state: AgentState | FlowState, data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     # The questions, of which there may be thousands, are shown on their own.
     said: dict[str, JsonValue] = {key: value for key, value in data.items() if key in _WITH_VALUES}
     shown: _Data = _object(masking.value(said)) if masking.shows_values else {}
@@ -141,10 +133,10 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
             yield "caused by", str(cause)
     for name, value in _object(shown.get("lookedAt")).items():
         yield "it saw", looked_at_text(name, value)
-    for key, label in _ASKED_FOR.items():
-        asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
-        if asked:
-            yield label, f"by {asked.get('by')}{': ' + str(asked['reason']) if asked.get('reason') else ''}"
+    for label, asked in asked_for(state):
+        who: JsonValue = {"by": asked.by, "reason": asked.reason}
+        told = _object(masking.value(who)) if masking.shows_values else {"by": asked.by}
+        yield label, f"by {told['by']}{': ' + str(told['reason']) if told.get('reason') else ''}"
     for label, key in (("retry of", "retryOf"), ("retried as", "retriedAs"), ("rule", "rule"), ("damage", "damage")):
         if data.get(key):
             yield label, str(data[key])

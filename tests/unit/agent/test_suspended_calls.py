@@ -139,7 +139,7 @@ def test_a_pause_while_it_rests_is_a_pause_and_the_wait_goes_on_after_it() -> No
 def test_each_end_says_the_whole_bill_and_only_what_is_new_is_counted(end: ToolExecutionCompleted) -> None:
     state = waiting_for_a_child().and_(resumed(), WaitEnded(reason="settled"), begun(attempt=2), end).state
     assert (state.usage, state.own_usage) == (OWN + Usage(output=7), OWN)
-    assert (state.total_usage, state.total_own_usage) == (OWN + Usage(output=7), OWN)
+    assert state.total_usage == OWN + Usage(output=7)
 
 
 def test_a_report_that_comes_late_is_billed_when_it_closes_the_call_and_not_when_it_is_evidence() -> None:

@@ -160,6 +160,10 @@ def test_who_paused_why_and_since_when_is_told(typed: Type) -> None:
     for command in ("why", "show"):
         (line,) = [line for line in typed(command, "s").lines if line.startswith("paused ")]
         assert " by me: lunch, since 20" in line
+    typed("unpause", "s", "--by", "ben")
+    for command in ("why", "show"):
+        (line,) = [line for line in typed(command, "s").lines if line.startswith("unpaused ")]
+        assert " by ben, since 20" in line
 
 
 async def test_a_pause_and_a_stop_that_have_not_come_about_are_told_as_what_they_are(
@@ -187,6 +191,7 @@ async def test_a_pause_and_a_stop_that_have_not_come_about_are_told_as_what_they
         await trail.run(agent, "go", session="s")
         await tell()
     assert "\npause asked by me: lunch, since 20" in told[0]
+    assert "\npause asked by me: lunch, since 20" in shown[0]
     assert "\nstop asked  by ops, since 20" in told[1]
     assert "\nstopped     by ops, since 20" in told[2]
     assert "\nstop asked by ops, since 20" in shown[1]

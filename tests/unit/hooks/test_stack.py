@@ -185,7 +185,7 @@ def test_what_is_not_a_hook_is_refused_when_it_is_added() -> None:
 
 
 def test_a_type_that_is_none_is_refused_with_the_types_there_are() -> None:
-    with pytest.raises(ConfigurationError, match=r"'stops' is not a hook type; they are execution_start, .*stop"):
+    with pytest.raises(ConfigurationError, match=r"'stops' is not a valid HookType; the types are .*stop"):
         HookStack().with_hook("stops", Notes("a"))  # type: ignore[arg-type]
 
 
