@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from steptrail.projections.asking.runs import RunCount, RunRow
     from steptrail.projections.asking.stats import FailureGroup, Group, Stats
     from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
+    from steptrail.projections.execution_time import ExecutionTime, project_execution_time
     from steptrail.projections.explanation import AgentExplanation, explain
     from steptrail.projections.kernel.changes import Changes
     from steptrail.projections.kernel.projection import Projection
@@ -36,6 +37,7 @@ __all__ = [
     "Decisions",
     "EndRow",
     "ExecutionStop",
+    "ExecutionTime",
     "Explanation",
     "FailureGroup",
     "Group",
@@ -54,6 +56,7 @@ __all__ = [
     "explain",
     "project_agent_state",
     "project_decisions",
+    "project_execution_time",
     "project_stop_reasons",
 ]
 
@@ -64,6 +67,7 @@ _NAMES_OF = {
     "steptrail.projections.asking.runs": ("RunCount", "RunRow"),
     "steptrail.projections.asking.stats": ("FailureGroup", "Group", "Stats"),
     "steptrail.projections.decisions": ("CallRow", "DecisionRow", "Decisions", "EndRow", "project_decisions"),
+    "steptrail.projections.execution_time": ("ExecutionTime", "project_execution_time"),
     "steptrail.projections.explanation": ("AgentExplanation", "explain"),
     "steptrail.projections.kernel.changes": ("Changes",),
     "steptrail.projections.kernel.projection": ("Projection",),

@@ -10,7 +10,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.flow.evolve import evolve_all as evolve_flow, initial as initial_flow
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.prices import Cost
-from steptrail.projections import project_stop_reasons
+from steptrail.projections import project_execution_time, project_stop_reasons
 from steptrail.projections.kernel.table import ColumnKind, Row, Table
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
@@ -37,7 +37,6 @@ from steptrail.projections.runs_view.tables import (
     TRIES,
     VISITS,
 )
-from tests.harness.execution_time import project_execution_time
 from tests.harness.projecting import Tables
 
 _KINDS = {ColumnKind.INTEGER: int, ColumnKind.TEXT: str, ColumnKind.BOOLEAN: bool}

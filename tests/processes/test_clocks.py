@@ -15,12 +15,12 @@ from steptrail.domain.messages import Message
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.execution_time import project_execution_time
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel, calls
-from tests.harness.execution_time import project_execution_time
 from tests.processes.agents.interposed import Interposed
 from tests.processes.scene import append_alone
 

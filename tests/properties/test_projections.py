@@ -7,8 +7,11 @@ from hypothesis import given, strategies as st
 from steptrail.domain.agent.events import ExecutionFinished
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.standing import standing, summary
-from steptrail.projections import project_agent_state, project_stop_reasons
-from tests.harness.execution_time import project_execution_time
+from steptrail.projections import (
+    project_agent_state,
+    project_execution_time,
+    project_stop_reasons,
+)
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
