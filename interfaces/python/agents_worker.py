@@ -76,7 +76,9 @@ async def _go_on(session: SessionControl, versions: Sequence[AnyAgent], strict: 
     agent = versions[-1]
     if len(versions) > 1:
         begun = (await session.stream.existing()).committed.agent
-        same = (each for each in versions if begun is not None and each.snapshot.fingerprint == begun.fingerprint)
+        # Of those that differ in code alone, which no fingerprint shows, the last one has the mended code.
+        newest = reversed(versions)
+        same = (each for each in newest if begun is not None and each.snapshot.fingerprint == begun.fingerprint)
         agent = next(same, agent)
     return await session.resume(agent, strict=strict, obeys_pause=True)
 
@@ -85,5 +87,6 @@ async def _go_on_with_flow(handle: "FlowControl", versions: "Sequence[BuiltWorkf
     flow = versions[-1]
     if len(versions) > 1:
         run = (await handle.stream.existing()).committed.run
-        flow = next((flow for flow in versions if run is not None and flow.digest == run.started.digest), flow)
+        newest = reversed(versions)
+        flow = next((flow for flow in newest if run is not None and flow.digest == run.started.digest), flow)
     return await handle.resume(flow, strict=strict, obeys_pause=True)

@@ -40,7 +40,7 @@ from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool, Tool
-from steptrail.workflow import FlowTool, Workflow
+from steptrail.workflow import BuiltWorkflow, FlowTool, Workflow
 from tests.runner.kit import agent_of
 from tests.trail.workers import PATIENCE, Desk, Place, ended, left_by_a_crash, until
 
@@ -265,6 +265,32 @@ async def test_the_version_of_the_agent_that_began_goes_on(place: Place) -> None
     async with place.opened() as trail, trail.work(old, new, concurrency=1):
         await ended(trail, "of-old", "of-new")
     assert told == ["old", "new"]
+
+
+async def test_of_two_versions_that_differ_in_the_code_of_a_tool_alone_the_last_goes_on(place: Place) -> None:
+    told: list[str] = []
+
+    def version(word: str) -> Agent:
+        @tool(effect=ToolEffect.IDEMPOTENT)
+        def say_it() -> str:
+            """Say it."""
+            told.append(word)
+            return word
+
+        return agent_of([call("say_it"), "Done."]).with_tools(say_it).build()
+
+    def flow(word: str) -> BuiltWorkflow:
+        def say_it(_: object) -> None:
+            told.append(word)
+
+        return Workflow("w").function("say", say_it).build()
+
+    async with place.opened() as trail:
+        await trail.start(version("new"), "go", session="s")
+        await trail.start(flow("new"), session="f")
+        async with trail.work(version("old"), flow("old"), version("new"), flow("new")):
+            await ended(trail, "s", "flow:f")
+    assert told == ["new", "new"]
 
 
 @pytest.mark.acceptance("9.2-5")
