@@ -39,7 +39,8 @@ def open_series(store: EventStore) -> Series:
         return SqliteSeries(Path(temporary.name), patience=origin.patience, temporary=temporary)
     folder = folder_of(origin)
     # The folder of a store that was moved away is not made anew. That of the user's cache may not be there yet.
-    return SqliteSeries(folder, patience=origin.patience, makes_parents=folder.parent != origin.path.parent)
+    is_beside = folder.parent == origin.path.parent
+    return SqliteSeries(folder, patience=origin.patience, store=origin.path if is_beside else None)
 
 
 def folder_of(origin: Origin) -> Path:

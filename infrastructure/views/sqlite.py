@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreLocked, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import file_error
+from steptrail.infrastructure.store.core.made_by_root import make_file, make_folder
 from steptrail.infrastructure.store.sqlite.connections import connect, disconnect, file_identity, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
@@ -184,7 +185,7 @@ class _SqliteStatements:
 
 
 class SqliteSeries:
-    """The files of all generations, in one folder. A `temporary` one is removed at the end."""
+    """The files of all generations, in one folder: beside a `store`, or a `temporary` one, which goes at the end."""
 
     def __init__(
         self,
@@ -192,10 +193,10 @@ class SqliteSeries:
         *,
         patience: float,
         temporary: "TemporaryDirectory[str] | None" = None,
-        makes_parents: bool = False,
+        store: Path | None = None,
     ) -> None:
         self.folder, self._patience, self._temporary = folder, patience, temporary
-        self._makes_parents = makes_parents
+        self._store = store
         self._opened: dict[int, tuple[Generation, tuple[int, int] | None]] = {}
         """Those that are open, each with the file that it was by then."""
         self._lock = threading.Lock()
@@ -239,13 +240,16 @@ class SqliteSeries:
     def begin(self) -> Generation:
         """Make a new generation, without tables, that nobody points at."""
         try:
-            self.folder.mkdir(exist_ok=True, parents=self._makes_parents)
+            if self._store is None:
+                self.folder.mkdir(exist_ok=True, parents=True)
+            else:
+                make_folder(self.folder, self._store)
             # Not the one that is pointed at, whose file may have been removed: readers would find it half made.
             number = max(*self.sizes(), self._pointed_at() or 0, 0)
             while True:
                 number += 1
                 with suppress(FileExistsError):
-                    os.close(os.open(self._file(number), os.O_CREAT | os.O_EXCL, 0o666))
+                    make_file(self._file(number), self.folder)
                     return self.open(number)
         except OSError as error:
             raise file_error(error, f"the folder of views {self.folder}") from error
@@ -278,6 +282,8 @@ class SqliteSeries:
         self.publish(number, faces)
         what = f"the folder of views {self.folder}"
         try:
+            with suppress(FileExistsError):
+                make_file(self.folder / _LOCK, self.folder)
             with FileLock(self.folder / _LOCK, timeout=self._patience, thread_local=False):
                 if not is_first or self.current() is None:
                     self._point_at(f"{number}.db")

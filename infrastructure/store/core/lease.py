@@ -49,6 +49,7 @@ from steptrail.infrastructure.store.core.lease_looking import (
     lease_files,
     look_at_leases,
 )
+from steptrail.infrastructure.store.core.made_by_root import make_file, make_folder
 
 _POLL_SECONDS = 0.01
 
@@ -107,7 +108,7 @@ class FileLeases(Leases):
     """Leases of a database file, between all processes of this machine."""
 
     def __init__(self, database: Path, *, patience: float) -> None:
-        self._folder = _folder(database)
+        self._store, self._folder = database, _folder(database)
         self._patience = patience
         self._guard_file, self._is_guarding = FileLock(self._folder / "guard", thread_local=False), threading.RLock()
         self._holder: FileLock | None = None
@@ -254,7 +255,8 @@ class FileLeases(Leases):
             for left in self._folder.glob(f"*{HOLDER}"):
                 if not is_locked(left):
                     _remove(left)
-            holder = FileLock(self._folder / f"{token_hex(8)}{HOLDER}", thread_local=False)
+            make_file(name := self._folder / f"{token_hex(8)}{HOLDER}", self._store)
+            holder = FileLock(name, thread_local=False)
             holder.acquire(blocking=False)
             self._holder = holder
         return self._holder
@@ -267,8 +269,9 @@ class FileLeases(Leases):
         try:
             if not os.path.isdir(self._folder):
                 # Not with the folder of the store, which may be away, and is to be put back in that place.
-                with suppress(FileExistsError):
-                    self._folder.mkdir()
+                make_folder(self._folder, self._store)
+            with suppress(FileExistsError):
+                make_file(Path(self._guard_file.lock_file), self._store)
             with self._guard_file.acquire(timeout=self._patience, poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:
