@@ -29,7 +29,7 @@ from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
-from steptrail.runtime.kernel.log_raised import Seldom
+from steptrail.runtime.kernel.log_raised import Seldom, said_by
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 if TYPE_CHECKING:
@@ -288,8 +288,8 @@ class ProcrastinateEngine:
                         _log.info("%s was in hand of a worker that has died, and is woken anew", _wake(job).stream)
                     if job in self._unfinished:
                         self._unfinished.remove(job)
-            except StoreUnavailable as error:
-                _log.debug("the jobs of workers that have died were not looked for: %s", error)
+            except Exception as error:  # also for lack of memory: what the dead had in hand would stay there for good
+                _log.debug("the jobs of workers that have died were not looked for: %s", said_by(error))
 
     async def _perform(self, stream: str, topic: str) -> None:
         if self._handler is not None:

@@ -185,7 +185,7 @@ class _SqliteStatements:
 
 
 class SqliteSeries:
-    """The files of all generations in one folder: beside a `store`, or a `temporary` one that is removed at the end."""
+    """The files of all generations, in one folder: beside a `store`, or a `temporary` one, which goes at the end."""
 
     def __init__(
         self,

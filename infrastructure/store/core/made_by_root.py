@@ -1,4 +1,4 @@
-"""Folders and files beside a store, made so that whoever the store belongs to can use them.
+"""Folders and files beside a store, for the owner of the store to use.
 
 An administrator may do something as root with the store of a service. SQLite gives its log to the owner of the database
 then. What else root made beside it would be root's, and the service could neither lock nor change it.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def make_folder(folder: Path, like: Path) -> None:
-    """Make a folder that belongs to whom `like` belongs to, unless it is there. Its parent has to be there."""
+    """Make a folder with the owner of `like`, unless it is there. Its parent has to be there."""
     with suppress(FileExistsError):
         folder.mkdir()
         if _is_root():
@@ -18,7 +18,7 @@ def make_folder(folder: Path, like: Path) -> None:
 
 
 def make_file(file: Path, like: Path) -> None:
-    """Make an empty file that belongs to whom `like` belongs to. Raises `FileExistsError`."""
+    """Make an empty file with the owner of `like`. Raises `FileExistsError`."""
     made = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
     if _is_root():
         _give_away(made, like)

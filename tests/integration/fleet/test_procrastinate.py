@@ -137,7 +137,20 @@ async def test_no_more_are_handled_at_once_than_asked_for_and_none_of_one_stream
         assert (worker.most, worker.came.count(first)) == (3, 2)
 
 
-async def test_what_a_dead_worker_had_in_hand_is_woken_anew(postgres_url: str) -> None:
+@pytest.mark.parametrize("error", [MemoryError, ConnectorException])
+async def test_what_a_dead_worker_had_in_hand_is_woken_anew(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    look, tries = JobManager.get_stalled_jobs, 0
+
+    async def at_second_try(manager: JobManager, **given: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise error
+        return await look(manager, **given)
+
+    monkeypatch.setattr(JobManager, "get_stalled_jobs", at_second_try)
     async with opened(postgres_url) as engine:
         await engine.wake(a_wake())
         rows(postgres_url, "INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING 1")

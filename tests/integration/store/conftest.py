@@ -21,10 +21,11 @@ async def made(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def unprivileged() -> Iterator[Path]:
+def unprivileged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder, and a test without the rights of root, to whom they mean nothing."""
     folder = Path(tempfile.mkdtemp(prefix="steptrail-", dir="/tmp"))
     folder.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)

@@ -1,7 +1,9 @@
 """Read models beside a store, or in the user's cache, where the folder of the store may not be used."""
 
+import pwd
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -48,3 +50,32 @@ async def test_a_store_whose_folder_may_not_be_written_is_counted_in_a_cache_tha
     assert (cache / "steptrail").is_dir()
     await views.close()
     await reader.close()
+
+
+@pytest.mark.parametrize("has_home", [True, False])
+async def test_who_has_no_cache_either_counts_in_a_temporary_folder(
+    unprivileged: Path, monkeypatch: pytest.MonkeyPatch, has_home: bool
+) -> None:
+    def nobody(_: int) -> NoReturn:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(unprivileged))
+    if not has_home:
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(pwd, "getpwuid", nobody)
+    address = url(unprivileged / "runs.db")
+    store = open_store(address)
+    await note(store, "agent:a", 1)
+    await store.close()
+    unprivileged.chmod(0o555)
+    before = {each.name for each in unprivileged.iterdir()}
+
+    reader = open_store(address, read_only=True)
+    views = Views(reader, series := open_series(reader), [Counting()])
+    await views.catch_up()
+    assert len((await views.status())[0]) == 1
+    await views.close()
+    await reader.close()
+    assert {each.name for each in unprivileged.iterdir()} == before
+    assert not Path(series.place).exists()
