@@ -13,7 +13,7 @@ from typing import cast
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row, one_of
+from steptrail.domain.kernel.given import a_plain_function, a_row, one_of
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
@@ -36,7 +36,19 @@ def call(tool: str, /, **arguments: JsonValue) -> ModelReply:
 
 
 def calls(*wanted: tuple[str, Mapping[str, JsonValue]], text: str = "", usage: Usage = _USAGE) -> ModelReply:
-    """Return a reply that asks for several tool calls, in order, beside some text."""
+    """Return a reply that asks for several tool calls, in order, beside some text.
+
+    Raises `ConfigurationError` for anything but pairs of the name of a tool and its arguments.
+    """
+    for pair in cast("tuple[object, ...]", wanted):
+        match pair:
+            case (str(), Mapping()):
+                pass
+            case _:
+                such = "such as ('stock', {'item': 'tea'})"
+                raise ConfigurationError(
+                    f"a call is a pair of a tool and its arguments, {such}, not {repr(pair)[:100]}"
+                )
     numbers = count(1)
     parts = [ToolCallPart(id=f"call-{next(numbers)}", name=name, arguments=dict(given)) for name, given in wanted]
     head = (TextPart(text=text),) if text else ()
@@ -54,8 +66,9 @@ class ScriptedModel:
     def __init__(
         self, script: Sequence[Reply] | Sequence[object], *, name: str = "scripted", delay: float = 0.0
     ) -> None:
+        known = set[int]()
         self._script = tuple(
-            _reply(each, at, name) for at, each in enumerate(a_row(script, f"model {name!r}: the script"), 1)
+            _reply(each, at, name, known) for at, each in enumerate(a_row(script, f"model {name!r}: the script"), 1)
         )
         self._name, self._delay = name, delay
         self.requests: list[ModelRequest] = []
@@ -95,8 +108,12 @@ class ScriptedModel:
         """Do nothing: a script holds no resources."""
 
 
-def _reply(given: object, number: int, name: str) -> Reply:
+def _reply(given: object, number: int, name: str, known: set[int]) -> Reply:
+    """Return a reply of a script. A function is looked at once: a script may say one a thousand times."""
     is_function = callable(given) and not isinstance(given, type)
+    if is_function and id(given) not in known:
+        a_plain_function(given, f"model {name!r}: reply {number} of the script", "the request")
+        known.add(id(given))
     if isinstance(given, str | ModelReply | Exception) or is_function:
         return cast("Reply", given)
     of_what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

@@ -129,3 +129,13 @@ async def test_a_yes_that_is_repeated_when_another_run_goes_on_is_the_one_that_w
         done = await page.run(resume=[yes(second["id"]), yes(first["id"])])
         assert ending(done)["outcome"] == {"type": "success"}
         assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 2"]
+
+
+async def test_other_arguments_that_do_not_fit_the_tool_are_refused_and_the_question_stays() -> None:
+    async with trail_of() as trail, front(trail, asking()) as page:
+        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        said = await page.refused(422, resume=[yes(question["id"], editedArgs={"cents": "many"})])
+        assert f"the editedArgs of '{question['id']}' do not fit: Invalid arguments: cents: " in said
+        done = await page.run(resume=[yes(question["id"], editedArgs={"cents": 9})])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 9"]

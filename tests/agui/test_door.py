@@ -163,8 +163,8 @@ async def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> N
 async def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with trail_of() as trail, front(trail, asking()) as page:
         (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        said = await page.refused(409, resume=[yes(question["id"], editedArgs={"dollars": 9})])
-        assert "they lack cents" in said
+        said = await page.refused(422, resume=[yes(question["id"], editedArgs={"dollars": 9})])
+        assert "Missing required parameters: cents" in said
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 

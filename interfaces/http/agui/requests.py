@@ -11,10 +11,11 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.http.agui.config import AguiCaller
 from steptrail.interfaces.http.agui.conversation import is_shown
 from steptrail.interfaces.http.agui.ending import questions
-from steptrail.interfaces.http.agui.reading import RequestRefused, answers, history, new_message
+from steptrail.interfaces.http.agui.reading import Answer, RequestRefused, answers, history, new_message
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.agent.unfit import unfit
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -28,6 +29,14 @@ class Requested(NamedTuple):
 
     store: Storing
     says: bool
+
+
+def _refuse_unfit(agent: AnyAgent, state: AgentState, answer: Answer, now: int) -> None:
+    """Raise `RequestRefused` for other arguments that do not fit the tool: its call would fail, and the run with it."""
+    for call, approval in questions(state) if answer.arguments is not None else ():
+        tool = agent.tools.get(call.name) if approval.id == answer.approval_id else None
+        if (wrong := unfit(tool, answer.arguments, None, now)) is not None:
+            raise RequestRefused(422, f"the editedArgs of {answer.approval_id!r} do not fit: {wrong.message}")
 
 
 async def requested(
@@ -67,6 +76,8 @@ async def requested(
     now = trail.clock.utc()
     asked = [approval for _, approval in questions(state) if now < approval.expires_at]
     given_answers = await answers(trail.session(state.agent_id), state, given.resume, now=now) if given.resume else ()
+    for each in given_answers:
+        _refuse_unfit(agent, state, each, now)
     message = new[1] if new is not None and key not in state.fold.keys and not is_shown(state, new[0]) else None
     if asked and message is not None and not given_answers:
         raise RequestRefused(
