@@ -31,6 +31,14 @@ class AuxiliaryTables(ABC):
         rows = self._fetch(self._sql("SELECT body FROM {schema}blobs WHERE digest = {mark}"), (digest,))
         return rows[0][0] if rows else None
 
+    def has_bodies(self, stream: str) -> bool:
+        """Tell whether an event of a stream refers to a blob."""
+        one: LiteralString = (
+            "SELECT 1 FROM {schema}blob_uses WHERE stream = "
+            "(SELECT number FROM {schema}streams WHERE id = {mark}) LIMIT 1"
+        )
+        return bool(self._fetch(self._sql(one), (stream,)))
+
     def digests(self) -> Sequence[object]:
         """Return the digests that blobs are stored under."""
         return [row[0] for row in self._fetch(self._sql("SELECT digest FROM {schema}blobs ORDER BY digest"))]

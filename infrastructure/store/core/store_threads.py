@@ -226,15 +226,17 @@ class StoreThreads:
     async def _read(
         self, stream: str, after: int, question: Callable[[], T], *, nothing: Callable[[], T] | None = None
     ) -> T:
-        """Ask about the events behind a version: in the caller's thread, by the rule for writes, if they are few.
+        """Ask about the events behind a version: in the caller's thread, by the rule for writes, if that is quick.
 
-        `nothing` returns the answer where there are none. It is not asked for then.
+        It is if they are few, and no body of the stream is large. `nothing` returns the answer where there are none.
+        It is not asked for then.
         """
         if not self._asks_here():
             return await self._answer(question, is_short=False)
         behind = self._timed(lambda: self.recorder.select_version(stream)) - after
         if behind > 0 or nothing is None:
-            return await self._answer(question, is_short=behind <= _FEW)
+            is_short = behind <= _FEW and not self._timed(lambda: self.recorder.has_bodies(stream))
+            return await self._answer(question, is_short=is_short)
         await asyncio.sleep(0)
         return nothing()
 

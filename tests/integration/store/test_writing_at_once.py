@@ -185,6 +185,16 @@ async def test_few_events_are_read_in_the_thread_of_the_loop_and_many_are_not(
     assert reading == [HERE, READER]
 
 
+async def test_few_events_are_read_in_another_thread_where_what_they_hold_is_large(
+    store: RecorderEventStore, reading: list[str]
+) -> None:
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="x" * 40_000)))
+    await store.read("agent:a")
+    assert await store.snapshot("agent:a") is None
+    await store.read("agent:first")
+    assert reading == [READER, HERE]
+
+
 async def test_with_several_runs_all_is_read_in_another_thread(store: RecorderEventStore, reading: list[str]) -> None:
     for stream in ("agent:a", "agent:b"):
         await store.acquire(stream, owner="me")
