@@ -63,11 +63,15 @@ ALL_TESTS := -n $(WORKERS) --maxschedchunk 40
 test: setup others
 	$(BIN)/pytest $(ALL_TESTS) $(PYTEST_ARGS)
 
-# Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs; the pages of
-# the inspector are not among it. A third worker uses what the others leave while they wait, and a long row at once
+# Not what a change of the domain, the projections or the runtime needs: the pages of the inspector, the files of the read
+# models, what the command line prints, the clients of models, what holds of the sources as texts and of the programs
+# around them, and the tests of what tests use. `FAST_WITHOUT=` takes them all in.
+FAST_WITHOUT ?= inspector meta properties/test_stream_cuts.py unit/cli unit/harness unit/models views
+
+# About a minute on two idle cores. A third worker uses what the others leave while they wait, and a long row at once
 # would leave one with all that waits.
 fast: setup lint
-	$(BIN)/pytest --fast --ignore tests/inspector -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
+	$(BIN)/pytest --fast $(addprefix --ignore tests/,$(FAST_WITHOUT)) -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
 
 # All tests, and how much of each layer they run: it may not become less.
 coverage: setup others

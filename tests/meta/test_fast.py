@@ -55,6 +55,17 @@ def test_what_is_left_out_is_a_folder_of_tests_with_a_reason(left_out: dict[str,
         assert why
 
 
+def test_the_makefile_leaves_out_besides_what_is_there_and_would_be_in_it(
+    left_out: dict[str, str],
+) -> None:
+    makefile = (CONFTEST.parents[1] / "Makefile").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^FAST_WITHOUT \?= (.*)$", makefile, re.MULTILINE)
+    for folder in named.split():
+        place = CONFTEST.parent / folder
+        assert place.is_file() or any(place.rglob("test_*.py")), folder
+        assert folder.partition("/")[0] not in left_out
+
+
 def test_a_folder_that_nobody_named_is_in_it(suite: pytest.Pytester) -> None:
     suite.mkpydir("new").joinpath("test_new.py").write_text(PASSES, encoding="utf-8")
     suite.runpytest_inprocess("--fast").assert_outcomes(passed=2)
