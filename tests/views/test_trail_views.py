@@ -274,7 +274,11 @@ def test_threads_that_ask_first_at_the_same_moment_have_the_same_read_models_and
         asked = [threads.submit(lambda: trail.views.runs()) for _ in range(4)]
         assert len({each.result().as_of for each in asked}) == 1
     assert len(made) == 1
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("steptrail-views")]
+    # They end by themselves, a moment after nobody waits for them any more.
+    left = [thread for thread in threading.enumerate() if thread.name.startswith("steptrail-views")]
+    for thread in left:
+        thread.join(30)
+    assert not [thread.name for thread in left if thread.is_alive()]
 
 
 def test_what_stands_behind_a_handle_is_opened_once_by_whichever_loop_asks_first() -> None:
