@@ -71,7 +71,7 @@ FAST_WITHOUT ?= inspector meta properties/test_stream_cuts.py unit/cli unit/harn
 # About a minute on two idle cores. A third worker uses what the others leave while they wait, and a long row at once
 # would leave one with all that waits.
 fast: setup lint
-	$(BIN)/pytest --fast $(addprefix --ignore tests/,$(FAST_WITHOUT)) -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --fast $(addprefix --ignore tests/,$(FAST_WITHOUT)) -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
 
 # All tests, and how much of each layer they run: it may not become less.
 coverage: setup others
