@@ -82,7 +82,7 @@ async def test_a_run_for_which_there_was_no_memory_is_tried_again(
         (row,) = await trail.due()
         ours = Hands(Environment(store=trail.store), lambda _: no_room, room=Room(1), grace=1.0)
         for _ in range(2):
-            while ours.rest_of(row):
+            while await ours.rest_of(row):
                 await asyncio.sleep(0.01)
             task = await ours.take(row)
             assert not isinstance(task, NotTaken)
