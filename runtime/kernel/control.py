@@ -151,24 +151,25 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """
         driven = journal
         try:
-            async with self._lease(journal, looks=looks):
+            try:
+                async with self._lease(journal, looks=looks):
+                    driven = await self._reloaded(journal)
+                    if driven.committed.version != journal.committed.version:
+                        return None
+                    return await self._drive(driven, begin, perform)
+            except SessionBusy:
+                if not take_over:
+                    raise
+            for command in begin(journal.committed, True)[:1]:
+                self.machine.decide(journal.committed, command)  # says no before the owner loses its lease
+            async with self._lease(journal, take_over=True):
                 driven = await self._reloaded(journal)
-                if driven.committed.version != journal.committed.version:
-                    return None
-                return await self._drive(driven, begin, perform)
-        except SessionBusy:
-            if not take_over:
-                raise
+                return await self._drive(driven, begin, perform, took_over=True)
         except StoreUnavailable:
             # The trail was closed, or the store went away, when the last event of the run was stored.
-            is_open = self._control.standing(driven.committed).is_open
-            if is_open or driven.committed.version == journal.committed.version:
+            if not driven.owns_the_session or self._control.standing(driven.committed).is_open:
                 raise
             return driven.committed
-        for command in begin(journal.committed, True)[:1]:
-            self.machine.decide(journal.committed, command)  # says no before the owner loses its lease
-        async with self._lease(journal, take_over=True):
-            return await self._drive(await self._reloaded(journal), begin, perform, took_over=True)
 
     async def request(self, command: Pause | Stop) -> S:
         """Ask for a pause or a stop, of this stream and of those that it began; return the state as it is stored.

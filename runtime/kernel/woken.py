@@ -118,8 +118,8 @@ class Woken:
         had_effect = False
         try:
             had_effect = await self._looked_at(hands, wake)
-        except SteptrailError as error:
-            _log.warning("a wake of %s came to nothing, and comes again: %s", wake.stream, error)
+        except Exception as error:  # as in `Looking`
+            _log.warning("a wake of %s came to nothing, and comes again: %s", wake.stream, said_by(error))
             await self._put_back(replace(wake, seconds=_TRY_AGAIN_SECONDS))
         finally:
             self._without_effect += not had_effect
@@ -179,8 +179,8 @@ class Woken:
     async def _put_back(self, wake: Wake) -> None:
         try:
             await self._engine.wake(wake)
-        except SteptrailError as error:
-            _log.warning("the engine was not told of %s, which the sweep will find: %s", wake.stream, error)
+        except Exception as error:  # as in `Looking`
+            _log.warning("the engine was not told of %s, which the sweep will find: %s", wake.stream, said_by(error))
 
     def _note_end(self, stream: str, places: tuple[Place, ...]) -> None:
         """Wake one of those that waited for each place that has become free."""

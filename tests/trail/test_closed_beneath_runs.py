@@ -3,12 +3,16 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 
 import pytest
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.errors import StoreUnavailable
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool
 
@@ -261,3 +265,34 @@ async def test_nothing_begins_while_others_are_still_to_let_go(store_url: str) -
     with pytest.raises(StoreUnavailable, match=CUT):
         await slow
     assert not other.began.is_set()
+
+
+async def test_a_message_that_was_not_said_gets_no_answer_to_another_one_where_the_trail_is_closed(
+    store_url: str,
+) -> None:
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(["One.", "Two."])).build()
+    desk, reached, closing = Desk(), list[str](), list[asyncio.Task[None]]()
+    from_outside = copy_context()
+
+    async def answered_elsewhere() -> None:
+        async with Steptrail.open(store_url) as other:
+            assert (await other.run(agent, "a", session="s")).output == "One."
+
+    def reach(point: str) -> None:
+        reached.append(point)
+        if point == "before-acquire" and reached.count(point) == 2:
+            with ThreadPoolExecutor(1) as elsewhere:
+                elsewhere.submit(asyncio.run, answered_elsewhere()).result()
+        elif point == "before-release" and not closing:
+            closing.append(asyncio.create_task(environment.at_work.cut_off(), context=from_outside))
+
+    environment = Environment(store=open_store(store_url), reach=reach)
+    trail = Steptrail(environment)
+    other_run = asyncio.create_task(trail.run(desk.clerk, "Go.", session="t"))
+    await desk.has_begun()
+    with pytest.raises(StoreUnavailable, match=CUT):
+        await trail.run(agent, "b", session="s")
+    with suppress(StoreUnavailable):
+        await other_run
+    await closing[0]
+    await trail.close()

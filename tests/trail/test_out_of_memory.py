@@ -10,6 +10,7 @@ from steptrail import Steptrail
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel import hands
+from steptrail.runtime.kernel.engine import Wake
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
 from steptrail.runtime.kernel.looking import Looking
@@ -17,6 +18,7 @@ from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.room import Room
 from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
+from tests.harness.mischievous_engine import Mischief, MischievousEngine
 from tests.trail.workers import Desk, Place, ended, until
 
 pytestmark = pytest.mark.usefixtures("often")
@@ -88,3 +90,20 @@ async def test_a_run_for_which_there_was_no_memory_is_tried_again(
             assert not isinstance(task, NotTaken)
             await task
     assert tried == ["s", "s"]
+
+
+async def test_a_wake_for_which_there_was_no_memory_comes_again() -> None:
+    mischief, told = Mischief(), list[str]()
+
+    class Heard(MischievousEngine):
+        async def wake(self, wake: Wake) -> None:
+            told.append(wake.stream)
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        short: Any = Short(trail.store, "index", 1_000_000)
+        ours = Hands(Environment(store=trail.store), lambda _: None, room=Room(1), grace=1.0)
+        async with Worker(ours, Woken(Environment(store=short), Heard(mischief), ["agent:calc"])):
+            await until(lambda: bool(mischief.handlers))
+            ((woken, _),) = mischief.handlers
+            await woken(Wake(stream="agent:s", topic="agent:calc"))
+    assert told == ["agent:s"]

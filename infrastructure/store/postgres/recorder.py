@@ -12,11 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, LiteralString, cast
 
-import msgspec
-
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
-    ConcurrencyConflict,
     StoreError,
     StoreIsStandby,
     StoreReadOnly,
@@ -25,7 +22,7 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
+from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import (
@@ -37,8 +34,8 @@ from steptrail.infrastructure.store.core.recorder import (
     Recorder,
     parts_of,
 )
+from steptrail.infrastructure.store.postgres.append import NOT_STORED, AnswerRow, appended, outcome
 from steptrail.infrastructure.store.postgres.auxiliary_tables import AUXILIARY
-from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integer, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import (
     ONLY_READS,
@@ -47,22 +44,12 @@ from steptrail.infrastructure.store.postgres.driver import (
     fetch_all,
     send_unasked,
     together,
-    undone,
 )
 from steptrail.infrastructure.store.postgres.erasing import erase_streams, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
 
-_APPEND = Call(
-    "steptrail_append",
-    # Nothing is stored where the tables are others than those that the numbers of the types were asked of.
-    "SELECT is_stored, newest, seal FROM steptrail.append_commits("
-    "CASE WHEN $10::bigint = 'steptrail.types'::regclass::bigint THEN $1::jsonb ELSE '[]'::jsonb END, "
-    "$2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[])",
-)
-_TRUE = b"\1"
-_NOT_STORED = (b"\0", None, None)
 _BASES: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
 _EVENTS: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
@@ -172,26 +159,24 @@ class PostgresRecorder(Recorder):
         except StoreError as error:
             return [error for _ in commits]
         self.watch.look()
-        return [_outcome(commit, row) for commit, row in zip(commits, rows, strict=True)]
+        return [outcome(commit, row) for commit, row in zip(commits, rows, strict=True)]
 
     def append_at_once(self, commit: PendingCommit) -> None:
         """Store nothing: the server has to be waited for."""
 
-    def _sent(
-        self, connection: Connection, commits: Sequence[PendingCommit], *, as_one: bool
-    ) -> list[tuple[bytes | None, ...]]:
+    def _sent(self, connection: Connection, commits: Sequence[PendingCommit], *, as_one: bool) -> list[AnswerRow]:
         self._number_types(connection, {topic for commit in commits for _, topic, *_ in commit.rows})
         bases = [base for commit in commits if (base := commit.base) is not None]
         try:
             if not bases and not as_one:
-                return _appended(connection, commits)
+                return appended(connection, commits)
             with together(connection):
                 # Locked until what stands on them is there: an erasure waits, and finds it.
                 erased = {row[0] for row in connection.execute(_BASES, (bases,)).fetchall() if row[1] == "erased"}
                 kept = [commit for commit in commits if commit.base not in erased]
                 parts = parts_of(kept, _AT_ONCE)
-                rows = (row for part in parts for row in _appended(connection, part))
-                return [next(rows) if commit.base not in erased else _NOT_STORED for commit in commits]
+                rows = (row for part in parts for row in appended(connection, part))
+                return [next(rows) if commit.base not in erased else NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
             self._announce(connection)
@@ -234,7 +219,7 @@ class PostgresRecorder(Recorder):
             return [self._found_or_unknown(commit, failure) for commit in commits]
         if len(commits) > 1 and not as_one and failure.state not in _STANDING_IN_THE_WAY:
             # What one of them did to the group must not be done to the others.
-            return [outcome for commit in commits for outcome in self.append([commit])]
+            return [each for commit in commits for each in self.append([commit])]
         return [translate(failure, self._name, is_writing=True) for _ in commits]
 
     def _found_or_unknown(self, commit: PendingCommit, failure: ServerFailure) -> StreamHead | StoreError:
@@ -447,56 +432,6 @@ def newest_head(connection: Connection, stream: str, upto: int = _LARGEST) -> St
     )
     version, digest = fetch_all(connection, statement, (stream, upto, stream, upto))[0]
     return EMPTY_STREAM if version is None else StreamHead(version, digest or b"")
-
-
-def _appended(connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
-    given = _parameters(commits, connection.types)
-    rows = _APPEND.rows(connection, (*given, integer(connection.types_of)))
-    if len(rows) < len(commits):
-        connection.types.clear()
-        raise undone("the tables were made anew")
-    return rows
-
-
-def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> tuple[bytes, ...]:
-    seals = [commit_digest(commit.expected.digest, commit.stream, commit.head, commit.rows) for commit in commits]
-    rows = [row for commit in commits for row in commit.rows]
-    blobs = [blob for commit in commits for blob in commit.blobs]
-    return (
-        json_object(list(map(_head, commits))),
-        byte_strings([commit.expected.digest for commit in commits]),
-        byte_strings(seals),
-        integers([types[topic] for _, topic, _, _, _ in rows]),
-        integers([at for _, _, at, _, _ in rows]),
-        byte_strings([state for _, _, _, state, _ in rows]),
-        byte_strings([content for _, _, _, _, content in rows]),
-        byte_strings([blob.digest for blob in blobs]),
-        byte_strings([blob.body for blob in blobs]),
-    )
-
-
-def _head(commit: PendingCommit) -> dict[str, object]:
-    head = commit.head
-    return {
-        "stream": commit.stream,
-        "expected": commit.expected.version,
-        "commit_id": head.commit_id,
-        "actor": head.actor,
-        "causation": head.causation,
-        "segment": head.segment,
-        "key_id": head.key_id,
-        "size": len(commit.rows),
-        "blobs": len(commit.blobs),
-        "summary": None if commit.summary is None else msgspec.Raw(as_json(commit.summary).encode()),
-    }
-
-
-def _outcome(commit: PendingCommit, row: tuple[bytes | None, ...]) -> StreamHead | ConcurrencyConflict:
-    is_stored, version, seal = row
-    newest = int.from_bytes(version or b"", "big")
-    if is_stored == _TRUE:
-        return StreamHead(newest, seal or b"")
-    return ConcurrencyConflict(commit.stream, commit.expected.version, newest)
 
 
 def _found(connection: Connection, commit: PendingCommit) -> StreamHead | None:
