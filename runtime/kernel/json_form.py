@@ -36,9 +36,9 @@ def _holds_many(value: object) -> bool:
     left, held = [value], 0
     while left and held <= _MANY:
         each = left.pop()
-        if isinstance(each, str | bytes | bytearray) or not isinstance(each, Sized):
+        if isinstance(each, str | bytes | bytearray) or not isinstance(each, Mapping | Sequence | Set):
             continue
-        held += len(each)
+        held += len(cast("Sized", each))
         if isinstance(each, dict) and held <= _MANY:
             left.extend(cast("dict[object, object]", each).values())
         elif isinstance(each, list | tuple) and held <= _MANY:
