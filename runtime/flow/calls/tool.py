@@ -4,6 +4,7 @@ from functools import partial
 from typing import cast
 
 from steptrail.domain.copies import own
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
@@ -91,7 +92,10 @@ def _told(tool: object, said: JsonValue) -> object:
         return said
     from steptrail.runtime.agent.stored_types import StoredType
 
-    wanted = StoredType(cast("type[object]", kind), "context")
+    try:
+        wanted = StoredType(cast("type[object]", kind), "context")
+    except ConfigurationError as error:
+        raise NodeFault(FailureClass.CONFIG, str(error)) from None
     try:
         return wanted.of(said)
     except Exception as error:  # the type brings code of its own
