@@ -113,7 +113,7 @@ class Envelope:
     @property
     def errors(self) -> tuple[NodeError, ...]:
         """The failures that were recorded, while the run went on."""
-        return tuple(self._errors)
+        return own(tuple(self._errors))
 
     @property
     def trace(self) -> dict[str, JsonValue]:

@@ -224,8 +224,7 @@ def _check_function(function: object) -> None:
         raise ConfigurationError(f"{name!r}: write @tool below @staticmethod; a class method cannot be a tool")
     if isinstance(function, type | Tool) or not callable(function) or not hasattr(function, "__qualname__"):
         raise ConfigurationError(f"{function!r} is not a function: @tool is for functions and methods")
-    unwrapped = inspect.unwrap(function)
-    if inspect.isgeneratorfunction(unwrapped) or inspect.isasyncgenfunction(unwrapped):
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"tool function {function.__qualname__!r} is a generator: return the values instead")
 
 

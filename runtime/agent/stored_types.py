@@ -108,8 +108,7 @@ class StoredType(Generic[T]):
         """Return the value as JSON for the store, with `round_trip` without what is computed. Raises `NotStorable`."""
         try:
             write = partial(self._adapter.dump_python, value, by_alias=True, warnings=False, round_trip=round_trip)
-            form = write(mode="json")
-            return storable(exact_form(form, plain_form(write, form)), f"the {self._role}")
+            return storable(exact_form(write(mode="json"), plain_form(write, value)), f"the {self._role}")
         except NotStorable:
             raise
         except Exception as error:  # as above

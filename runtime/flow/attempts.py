@@ -40,6 +40,7 @@ from steptrail.runtime.agent.deadline import is_out_of_time, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.flow.calls.making import call_of
 from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.calls.tool import ToolCall
 from steptrail.runtime.flow.failure_class import failure_class, fault_info, faulty, never_ran
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.live import ShownTry
@@ -247,8 +248,8 @@ class Attempts:
         began.shown.end()
         seconds = (self._journal.now() - began.at) / 1e6
         if isinstance(outcome, Deaf):
-            own = began.call.timeout if began.call.timeout == began.timeout else None
-            outcome = TimedOut(error=_late(began.node, own=own))
+            late = _late(began.node, own=began.call.timeout if began.call.timeout == began.timeout else None)
+            outcome = began.call.left_behind(late) if isinstance(began.call, ToolCall) else TimedOut(error=late)
         if isinstance(outcome, Exception):
             outcome = _raised(outcome, began, self._journal.now() / 1e6)
         if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):

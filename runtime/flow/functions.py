@@ -80,8 +80,8 @@ def takes_context(function: NodeFunction) -> bool:
 
 
 def _takes_context(function: NodeFunction) -> bool:
-    unwrapped = inspect.unwrap(function)
-    if inspect.isgeneratorfunction(unwrapped) or inspect.isasyncgenfunction(unwrapped):
+    # A decorator may read one to its end, so it is not asked what stands below it.
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"{function_name(function)} cannot be a node: it is a generator, so return the values")
     try:
         signature = inspect.signature(function)

@@ -162,4 +162,5 @@ class GraphBuilder:
             works = isinstance(node.node if isinstance(node, MapNode) else node, ToolNode)
             if works and wanted_by(self._code.get(node.id))[1] is not None:
                 why = "its tool reads resources, and the workflow opens none"
-                yield fault("FL-116", f"nodes[{place}]", f"{node.id}: {why}", "call `with_resources`")
+                advice = "call `with_resources`, or name what opens them under `resources` in a file"
+                yield fault("FL-116", f"nodes[{place}]", f"{node.id}: {why}", advice)

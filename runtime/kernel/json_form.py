@@ -12,7 +12,7 @@ from functools import partial
 from math import isfinite
 from typing import Any, TypeVar, cast
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
@@ -36,9 +36,9 @@ def _holds_many(value: object) -> bool:
     left, held = [value], 0
     while left and held <= _MANY:
         each = left.pop()
-        if isinstance(each, str | bytes | bytearray) or not isinstance(each, Sized):
+        if isinstance(each, str | bytes | bytearray) or not isinstance(each, Mapping | Sequence | Set):
             continue
-        held += len(each)
+        held += len(cast("Sized", each))
         if isinstance(each, dict) and held <= _MANY:
             left.extend(cast("dict[object, object]", each).values())
         elif isinstance(each, list | tuple) and held <= _MANY:
@@ -65,20 +65,22 @@ def to_json_values(given: Mapping[str, object] | None, where: str) -> dict[str, 
 def exact_form(form: Any, plain: Any) -> Any:
     """Return what pydantic writes of a value in JSON, with each NaN and infinity of which it has made null.
 
-    It does so where a type says nothing of a value. `plain` is what it writes of the same value for Python. What a type
-    writes in a form of its own is left as it is. The members of a set come in an order of their own.
+    It does so where a type says nothing of a value. `plain` is `plain_form` of the same value. What a type writes in a
+    form of its own is left as it is. The members of a set come in an order of their own.
     """
     if form is None:
         return plain if type(plain) is float and not isfinite(plain) else None
-    if (
-        issubclass(type(form), list)
-        and issubclass(type(plain), list | tuple | set | frozenset)
-        and len(form) == len(plain)
-    ):
-        made: list[Any] = list(map(exact_form, form, plain))
-        return in_order(made) if issubclass(type(plain), set | frozenset) else made
-    if issubclass(type(form), dict) and issubclass(type(plain), dict) and len(form) == len(plain):
-        return dict(zip(form, map(exact_form, form.values(), plain.values()), strict=True))
+    if issubclass(type(form), list):
+        held = _held(plain)
+        if not issubclass(type(held), list | tuple | set | frozenset) or len(form) != len(held):
+            return form
+        made: list[Any] = list(map(exact_form, form, held))
+        return in_order(made) if issubclass(type(held), set | frozenset) else made
+    if issubclass(type(form), dict) and issubclass(type(held := _held(plain)), dict):
+        if held is not plain:
+            return {key: exact_form(each, held.get(key, each)) for key, each in form.items()}
+        if len(form) == len(held):
+            return dict(zip(form, map(exact_form, form.values(), held.values()), strict=True))
     return form
 
 
@@ -90,7 +92,11 @@ def _nearer(value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         raise NoJsonForm(type_name(cast(object, value)))
     if isinstance(value, set | frozenset):
-        return in_order(cast("Collection[object]", value))
+        members = list(cast("Collection[object]", value))
+        try:
+            return in_order(cast("list[JsonValue]", to_json_value(members)))
+        except NotStorable:
+            return members  # it is refused where its place is known
     if isinstance(value, Sequence | Set) and not isinstance(value, range):
         return list(cast("Sequence[object]", value))
     if (
@@ -108,28 +114,43 @@ def _nearer(value: object) -> object:
     try:
         form = to_jsonable_python(value)
         written = getattr(value, "__pydantic_serializer__", None)
-        return form if written is None else exact_form(form, plain_form(partial(written.to_python, value), form))
+        return form if written is None else exact_form(form, plain_form(partial(written.to_python, value), value))
     except Exception as error:  # a model may bring serializers of its own
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
             raise NoJsonForm(f"{type_name(value)} ({words_of(error)})") from error
         raise NoJsonForm(type_name(value)) from error
 
 
-def plain_form(write: Callable[[], Any], form: Any) -> Any:
-    """Return what pydantic writes of a value for Python, and its `form` in JSON where there is none.
+def plain_form(write: Callable[[], Any], value: Any) -> Any:
+    """Return what pydantic writes of a value for Python, and the value itself where there is no such form.
 
     Of a set of models there is none: it would be a set of dictionaries.
     """
     try:
         return write()
     except TypeError:
-        return form
+        return value
 
 
-def in_order(members: Collection[Any]) -> list[Any]:
-    """Return the members of a set in an order of their own: that of Python is another in each process."""
+def _held(value: Any) -> Any:
+    """Return what a model or a dataclass holds, by name and by the key in JSON; any other value as it is."""
+    kind = cast("Any", type(value))
+    if getattr(kind, "__pydantic_root_model__", False):
+        return _held(value.root)
+    if dataclasses.is_dataclass(kind):
+        held: dict[str, Any] = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif hasattr(kind, "model_fields"):
+        held = dict(value)
+    else:
+        return value
+    fields: dict[str, Any] = getattr(kind, "__pydantic_fields__", None) or getattr(kind, "model_fields", {})
+    return held | {fields[name].serialization_alias: held[name] for name in fields.keys() & held.keys()}
+
+
+def in_order(members: Collection[JsonValue]) -> list[Any]:
+    """Return the members of a set, as JSON, in an order of their own: that of Python is another in each process."""
     try:
-        return sorted(members)
+        return sorted(cast("Collection[Any]", members))
     except TypeError:
         return sorted(members, key=repr)
 

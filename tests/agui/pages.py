@@ -71,7 +71,7 @@ def user(text: str, message_id: str = "m1") -> dict[str, Any]:
 
 
 def yes(interrupt: str, **more: Any) -> dict[str, Any]:
-    return {"interruptId": interrupt, "status": "resolved", "payload": {"approved": True, **more}}
+    return {"interruptId": interrupt, "status": "resolved", "payload": {"approved": True} | more}
 
 
 def no(interrupt: str) -> dict[str, Any]:

@@ -139,3 +139,10 @@ async def test_other_arguments_that_do_not_fit_the_tool_are_refused_and_the_ques
         done = await page.run(resume=[yes(question["id"], editedArgs={"cents": 9})])
         assert ending(done)["outcome"] == {"type": "success"}
         assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 9"]
+
+
+async def test_a_no_is_taken_whatever_arguments_stand_beside_it() -> None:
+    async with trail_of() as trail, front(trail, asking()) as page:
+        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        await page.run(resume=[yes(question["id"], approved=False, editedArgs={"cents": "many"})])
+        assert (await trail.session("t").state()).open_approvals == ()

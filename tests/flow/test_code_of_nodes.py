@@ -50,10 +50,10 @@ async def test_a_node_that_names_classes_has_the_last_word(node: RetryPolicy, tr
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_tool_that_ignores_the_end_of_its_own_time_is_left_behind() -> None:
+async def test_a_tool_that_ignores_the_end_of_its_own_time_is_left_behind_and_tried_again_by_its_rule_alone() -> None:
     released = asyncio.Event()
 
-    @tool(effect=ToolEffect.READ, timeout=0.01)
+    @tool(effect=ToolEffect.READ, timeout=0.01, retry=RULE, retry_on=(ConnectionError,))
     async def deaf() -> None:
         """Hear nothing."""
         while not released.is_set():
@@ -63,9 +63,10 @@ async def test_a_tool_that_ignores_the_end_of_its_own_time_is_left_behind() -> N
                 continue
 
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        result = await trail.run(Workflow("t").tool("deaf", deaf, retry=1).build())
+        result = await trail.run(Workflow("t").tool("deaf", deaf).build())
         released.set()
     assert result.error is not None
+    assert result.error.attempt == 1
     assert (result.error.failure, result.error.error and result.error.error.message) == (
         FailureClass.TIMEOUT,
         "it did not end within 0.01 s",

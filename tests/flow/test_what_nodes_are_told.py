@@ -63,6 +63,18 @@ async def test_a_context_that_does_not_fit_its_tool_fails_the_node_once(context:
     assert result.error.message == f"what is said of this run does not fit Caller: {why}"
 
 
+async def test_a_tool_whose_type_no_context_can_have_fails_its_node_once() -> None:
+    @tool(effect=ToolEffect.READ)
+    async def odd(context: ToolContext[Shop]) -> None:
+        """Read the context."""
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(Workflow("t").tool("a", odd).build(), context={"tenant": "acme"})
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 1)
+    assert result.error.message.startswith("no context can be of the type Shop: ")
+
+
 async def test_what_a_function_does_to_the_context_changes_nothing() -> None:
     def spoil(_: Envelope, context: NodeContext) -> None:
         assert isinstance(context.context, dict)
@@ -81,7 +93,8 @@ def test_a_tool_that_reads_resources_is_refused_where_none_are_opened() -> None:
         Workflow("t").noop("begin").tool("look", shop).chain("begin", "look").build()
     (found,) = refused.value.diagnostics
     assert str(found) == (
-        "FL-116 nodes[1]: look: its tool reads resources, and the workflow opens none (call `with_resources`)"
+        "FL-116 nodes[1]: look: its tool reads resources, and the workflow opens none "
+        "(call `with_resources`, or name what opens them under `resources` in a file)"
     )
     text = "steptrail: flow/v1\nname: t\nnodes:\n  - {id: look, kind: tool, use: shop}\n"
     assert [(each.code, each.line) for each in check_flow(text, {"shop": shop})] == [("FL-116", 4)]

@@ -388,14 +388,34 @@ async def test_equal_sets_are_one_context_whatever_their_order() -> None:
         assert (await trail.run(flow, {8, 0}, key="f")).stored
 
 
-async def test_a_context_may_hold_a_set_of_models() -> None:
+async def test_a_context_may_hold_a_set_of_models_which_has_an_order_of_its_own_too() -> None:
     class Role(BaseModel, frozen=True):
         name: str
 
+    @dataclass(frozen=True)
+    class Place:
+        city: str
+        rooms: frozenset[str]
+
     class Rights(BaseModel):
         roles: set[Role]
+        places: list[set[Place]]
+        words: set[str]
 
     agent = AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).with_context(Rights).build()
     async with trail_of() as trail:
-        result = await trail.run(agent, "May I?", context=Rights(roles={Role(name="clerk")}))
-    assert result.state.context == {"roles": [{"name": "clerk"}]}
+        result = await trail.run(
+            agent,
+            "May I?",
+            context=Rights(
+                roles={Role(name=letter) for letter in "hgfedcba"},
+                places=[{Place(letter, frozenset("hgfedcba")) for letter in "hgfedcba"}],
+                words=set("hgfedcba"),
+            ),
+        )
+    letters = list("abcdefgh")
+    assert result.state.context == {
+        "roles": [{"name": letter} for letter in letters],
+        "places": [[{"city": letter, "rooms": letters} for letter in letters]],
+        "words": letters,
+    }

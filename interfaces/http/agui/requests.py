@@ -33,7 +33,7 @@ class Requested(NamedTuple):
 
 def _refuse_unfit(agent: AnyAgent, state: AgentState, answer: Answer, now: int) -> None:
     """Raise `RequestRefused` for other arguments that do not fit the tool: its call would fail, and the run with it."""
-    for call, approval in questions(state) if answer.arguments is not None else ():
+    for call, approval in questions(state) if answer.is_yes and answer.arguments is not None else ():
         tool = agent.tools.get(call.name) if approval.id == answer.approval_id else None
         if (wrong := unfit(tool, answer.arguments, None, now)) is not None:
             raise RequestRefused(422, f"the editedArgs of {answer.approval_id!r} do not fit: {wrong.message}")

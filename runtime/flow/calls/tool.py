@@ -4,6 +4,8 @@ from functools import partial
 from typing import cast
 
 from steptrail.domain.copies import own
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import arguments
@@ -36,8 +38,13 @@ class ToolCall:
         self.timeout: float | None = self._tool.spec.timeout
         # What a person made of the arguments replaces them as a whole.
         self.given: JsonValue = arguments(node.args, seen, node.required) if approved is None else approved
-        patience = getattr(self._tool, "patience", None)
-        self.patience: float | None = getattr(patience, "seconds", None)
+        self._patience: tool_port.Patience | None = getattr(self._tool, "patience", None)
+        self.patience: float | None = getattr(self._patience, "seconds", None)
+
+    def left_behind(self, error: ErrorInfo) -> TimedOut:
+        """Return the outcome of a try that was left behind. A rule of the tool says whether it is tried again."""
+        said = None if self._patience is None else self._patience.outcome(self.timeout)
+        return TimedOut(error=error, may_retry=said is None or self._tool.spec.retry is None or said.may_retry)
 
     async def run(self, attempt: Try) -> Outcome:
         """Call the tool, and return its outcome."""
@@ -85,7 +92,10 @@ def _told(tool: object, said: JsonValue) -> object:
         return said
     from steptrail.runtime.agent.stored_types import StoredType
 
-    wanted = StoredType(cast("type[object]", kind), "context")
+    try:
+        wanted = StoredType(cast("type[object]", kind), "context")
+    except ConfigurationError as error:
+        raise NodeFault(FailureClass.CONFIG, str(error)) from None
     try:
         return wanted.of(said)
     except Exception as error:  # the type brings code of its own

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -270,6 +271,18 @@ def test_a_node_that_is_made_already_can_be_added() -> None:
     flow = Workflow("a").add(node, parse).build()
     assert flow.code == {"x": parse}
     assert node_of(flow, "x").output == "x_output"
+
+
+def test_a_generator_that_a_decorator_reads_to_its_end_is_a_function() -> None:
+    def read_to_its_end(function: Callable[[Envelope], Iterator[str]]) -> Callable[[Envelope], list[str]]:
+        @wraps(function)
+        def whole(envelope: Envelope) -> list[str]:
+            return [*function(envelope)]
+
+        return whole
+
+    whole = read_to_its_end(each_line)
+    assert Workflow("a").function("x", whole).build().code == {"x": whole}
 
 
 # Mistakes

@@ -167,3 +167,19 @@ NO_FUNCTIONS: list[Any] = [
 def test_what_is_not_a_plain_function_is_refused(thing: Any) -> None:
     with pytest.raises(ConfigurationError):
         tool(thing)
+
+
+def test_a_generator_that_a_decorator_reads_to_its_end_is_a_tool(call: Callable[..., ToolOutcome]) -> None:
+    def read_to_its_end(function: Callable[[int], Iterator[int]]) -> Callable[[int], list[int]]:
+        @functools.wraps(function)
+        def whole(n: int) -> list[int]:
+            return [*function(n)]
+
+        return whole
+
+    @tool
+    @read_to_its_end
+    def count(n: int) -> Iterator[int]:
+        yield from range(n)
+
+    assert call(count, {"n": 3}) == ToolSucceeded([0, 1, 2])

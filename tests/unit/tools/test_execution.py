@@ -183,3 +183,19 @@ def test_what_holds_many_values_is_looked_through_beside_the_loop_however_deep_t
     for each in (few, many):
         assert isinstance(call(each), ToolSucceeded)
     assert looked == [threading.current_thread().name, "steptrail-values"]
+
+
+def test_a_value_that_has_no_length_though_its_class_has_is_refused_as_any_other(call: Call) -> None:
+    class Scalar:
+        """An array of numpy without dimensions is such a one."""
+
+        def __len__(self) -> int:
+            raise TypeError("len() of unsized object")
+
+    @tool
+    async def measure() -> object:
+        return {"length": Scalar()}
+
+    outcome = call(measure)
+    assert isinstance(outcome, ToolFailed)
+    assert "Scalar" in outcome.error.message
