@@ -197,7 +197,7 @@ async def test_given_a_run_that_sits_a_wait_out_when_others_store_then_it_asks_n
     None
 ):
     store, model = Counting(), Thinking(fails=ConnectionError("not now"))
-    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(100))
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(50))
     async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
         agent = AgentBuilder("patient").with_model(model).with_error_policy(policy).build()
         running = asyncio.create_task(trail.run(agent, "hi", session="a"))
