@@ -7,24 +7,19 @@ Each worker writes what it saw as JSON into the folder that `STEPTRAIL_MEASURED`
 The code itself is instrumented: tracing makes the same tests twice as dear, and before Python 3.14 nothing else tells
 of branches. So a worker does not run the bytecode that Python keeps, and pytest does not rewrite its assertions. What
 is compiled for it is kept beside that bytecode. The first command compiles the library, once for all workers.
-
-A probe that was hit has told all that it can. Between tests, now and then, those that were hit are taken out.
 """
 
 import ast
-import gc
 import json
 import marshal
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from dis import opmap
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source
 from pathlib import Path
-from time import process_time
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from types import CodeType, ModuleType
+from typing import NamedTuple
 
 from slipcover import Slipcover  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 from slipcover.branch import preinstrument  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -37,9 +32,6 @@ FOLDER = "STEPTRAIL_MEASURED"
 
 _SOURCE = str(Path(__file__).parents[1] / "src")
 _NOT_MEASURED = ["@overload", r"^\s*\.\.\.$"]
-_JUMP = opmap["JUMP_FORWARD"]
-_SELDOM = 50
-"""Tests run this many times as long as it took to take probes out, before that is done again."""
 
 
 def measured_library(*source: str) -> Slipcover:
@@ -111,69 +103,10 @@ class Finder:
         return spec
 
 
-_Probes = dict[CodeType, list[tuple[int, object]]]
-"""Where the probes of some code begin, and the line or the branch that each tells of."""
-
-
-def measured_functions(measured: Any) -> list[FunctionType]:
-    """Return the functions with probes, without those that the collector of garbage was told to leave alone."""
-    return [
-        each
-        for each in gc.get_objects()
-        if type(each) is FunctionType and each.__code__.co_filename in measured.code_lines
-    ]
-
-
-def take_out_hit_probes(measured: Any, functions: Iterable[FunctionType]) -> None:
-    """Give these functions code that jumps over the probes that were hit.
-
-    Slipcover would look for functions in modules only, and edit their code anew.
-    """
-    fresh: dict[str, set[object]] = measured._get_newly_seen()
-    for file, seen in fresh.items():
-        measured.all_seen[file].update(seen)
-    # From Python 3.12 on, slipcover has no probes of its own.
-    probes: _Probes = getattr(measured, "code2index", {})
-    made = dict[CodeType, CodeType]()
-    for function in functions:
-        code = function.__code__
-        if code.co_filename in fresh and code in probes:
-            if code not in made:
-                made[code] = _without_hit_probes(code, measured.all_seen[code.co_filename], probes)
-            function.__code__ = made[code]
-
-
-def _without_hit_probes(code: CodeType, seen: set[object], probes: _Probes) -> CodeType:
-    patched = bytearray(code.co_code)
-    for offset, line_or_branch in probes[code]:
-        if line_or_branch in seen:
-            # A probe begins with an operation that does nothing, and whose argument is the length of the others.
-            patched[offset] = _JUMP
-    within = [
-        _without_hit_probes(each, seen, probes) if isinstance(each, CodeType) else each for each in code.co_consts
-    ]
-    found = code.replace(co_code=bytes(patched), co_consts=tuple(within))
-    probes[found] = probes[code]
-    return found
-
-
 # Other plugins of pytest, ours among them, are imported after those of its command line.
 if "PYTEST_XDIST_WORKER" in os.environ:
     _measured = measured_library(_SOURCE)
     sys.meta_path.insert(0, Finder(_measured))
-    _collected = list[FunctionType]()
-    _due = 0.0
-
-    def pytest_collection_finish() -> None:
-        """Note the functions that there are, which the tests have the collector of garbage leave alone from now on."""
-        _collected.extend(measured_functions(_measured))
-
-    def pytest_runtest_teardown() -> None:
-        """Take out what was hit, unless that was done a moment ago."""
-        global _due
-        if (began := process_time()) >= _due:
-            take_out_hit_probes(_measured, [*_collected, *measured_functions(_measured)])
-            _due = process_time() + _SELDOM * (process_time() - began)
 
     def pytest_sessionfinish() -> None:
         """Write what this worker saw."""

@@ -3,19 +3,16 @@
 import json
 import sys
 import tomllib
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from slipcover import Slipcover  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
 import steptrail.domain
 from scripts.coverage_of_layers import Layer, complaints, main, measured, report_of
-from scripts.measuring import Finder, compiled, measured_functions, measured_library, take_out_hit_probes
+from scripts.measuring import Finder, compiled, measured_library
 
 
 def file(lines: tuple[int, int], branches: tuple[int, int]) -> dict[str, Any]:
@@ -46,28 +43,18 @@ def test_what_is_beside_the_layers_is_src_also_in_a_folder() -> None:
     assert measured(report) == [Layer("src", lines=50.0, branches=100.0, percent=50.0)]
 
 
-def imported(measuring: Slipcover) -> ModuleType:
-    """Return instants imported anew, with probes in them."""
+def seen(when: str) -> dict[str, Any]:
+    """Return what a worker tells that read this instant, and imported nothing else."""
+    measuring = measured_library()
     spec = Finder(measuring).find_spec("steptrail.domain.instants", steptrail.domain.__path__)
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
-
-
-def seen(when: str) -> dict[str, Any]:
-    """Return what a worker tells that read this instant, and imported nothing else."""
-    measuring = measured_library()
     with suppress(ValueError):
-        imported(measuring).from_iso(when)
-    return told(measuring)
-
-
-def told(measuring: Slipcover) -> dict[str, Any]:
-    """Return what a worker writes down."""
-    written: dict[str, Any] = json.loads(json.dumps(measuring.get_coverage()))
-    return written
+        module.from_iso(when)
+    told: dict[str, Any] = json.loads(json.dumps(measuring.get_coverage()))
+    return told
 
 
 def test_what_workers_saw_is_added_up(tmp_path: Path) -> None:
@@ -82,34 +69,6 @@ def test_what_workers_saw_is_added_up(tmp_path: Path) -> None:
     assert both["missing_branches"] == []
     assert set(both["executed_lines"]) == {*report["executed_lines"], *other["executed_lines"]}
     assert both["missing_lines"], "nobody asked for the seconds between two instants"
-
-
-def probes_hit(run: Callable[[], object]) -> int:
-    """Return how often a probe told something while this ran."""
-    hit = list[str]()
-    sys.setprofile(lambda frame, event, what: hit.append(event) if getattr(what, "__name__", "") == "signal" else None)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return hit.count("c_call")
-
-
-def test_a_probe_that_was_hit_is_taken_out_and_the_others_still_tell() -> None:
-    measuring = measured_library()
-    module = imported(measuring)
-    assert (probes_hit(lambda: module.from_iso("2026-01-01T00:00:00Z")) > 0) is (sys.version_info < (3, 12))
-    take_out_hit_probes(measuring, measured_functions(measuring))
-    assert module.from_iso("2026-01-01T00:00:00Z") == module.from_iso("2026-01-01T00:00:00Z")
-    assert probes_hit(lambda: module.from_iso("2026-01-01T00:00:00Z")) == 0
-    (first,) = told(measuring)["files"].values()
-    with suppress(ValueError):
-        module.from_iso("2026-01-01T00:00:00")
-    take_out_hit_probes(measuring, measured_functions(measuring))
-    (both,) = told(measuring)["files"].values()
-    assert len(first["missing_branches"]) == 1
-    assert both["missing_branches"] == []
-    assert set(both["executed_lines"]) > set(first["executed_lines"])
 
 
 def test_what_was_compiled_is_kept_until_the_text_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +113,8 @@ def test_the_run_fails_below_a_number_and_says_what_could_be_raised(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(REPORT, {"domain": 70, "runtime": 74}) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.endswith("raise it") for line in printed] == [False, True, False]
+    told = capsys.readouterr().out.splitlines()
+    assert [line.endswith("raise it") for line in told] == [False, True, False]
     assert main(REPORT, {"domain": 76, "runtime": 74}) == 1
     assert capsys.readouterr().err == "coverage: domain: 75.0 percent is less than the 76 of pyproject.toml\n"
 
