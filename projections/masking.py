@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -126,7 +127,10 @@ class Masking:
                 fields = {field: getattr(value, field) for field in value.__struct_fields__}
                 shown = {field: self._struct(field, was) for field, was in fields.items()}
                 changed = {field: now for field, now in shown.items() if now is not fields[field]}
-                return structs.replace(value, **changed) if changed else value
+                masked = copy(value) if changed else value
+                for field, now in changed.items():
+                    structs.force_setattr(masked, field, now)  # unchecked: what is shown may be no value of the field
+                return masked
             case tuple():
                 items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
                 return tuple(self._struct(name, item) for item in items)

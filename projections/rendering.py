@@ -122,7 +122,7 @@ def asked_for(state: StreamState[Any]) -> Iterator[tuple[str, Request]]:
 
 
 def asked_for_data(state: StreamState[Any]) -> dict[str, JsonValue]:
-    """Return the same as JSON; None for what nobody asked for."""
+    """Return the same as JSON, in the same order; None for what nobody asked for."""
     return {
         "pausedBy": _request_data(state.paused),
         "unpausedBy": _request_data(state.unpaused),

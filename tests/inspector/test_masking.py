@@ -52,6 +52,22 @@ async def test_a_function_of_the_service_says_what_is_shown(opened: Opened) -> N
     assert {"query", "found"} <= asked
 
 
+def hide(key: str, value: JsonValue) -> JsonValue:
+    return HIDDEN
+
+
+@pytest.mark.parametrize("settings", [{"mask": hide}, {"mask_keys": ["parameters"]}])
+async def test_what_is_hidden_as_a_whole_costs_no_page(settings: dict[str, Any]) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.start(AgentBuilder("a").with_model(ScriptedModel(["Done."])).build(), "go", session="s")
+        await trail.session("s").stop(by="ana", reason="lunch")
+        app = inspector(trail, authorize=lambda _: Access(), **settings)
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
+            answers = [await client.get(path) for path in ("/runs/s", "/runs/s?e=2", "/find/s?q=go")]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert "by ana" in answers[0].text
+
+
 @pytest.mark.acceptance("8.6-5")
 async def test_with_shape_no_value_is_shown_and_all_else_is(opened: Opened, inspected: Path) -> None:
     page = await everything(opened, show="shape")

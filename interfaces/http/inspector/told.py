@@ -17,7 +17,7 @@ from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import after_step, asked_for, many, owner_text
+from steptrail.projections.rendering import after_step, asked_for, asked_for_data, many, owner_text
 from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]
@@ -118,7 +118,8 @@ def _said(
 
 def _facts(state: AgentState | FlowState, data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     # The questions, of which there may be thousands, are shown on their own.
-    said: dict[str, JsonValue] = {key: value for key, value in data.items() if key in _WITH_VALUES}
+    asked = {key: who for key, who in asked_for_data(state).items() if who is not None}
+    said: dict[str, JsonValue] = {**{key: value for key, value in data.items() if key in _WITH_VALUES}, **asked}
     shown: _Data = _object(masking.value(said)) if masking.shows_values else {}
     error = _object(shown.get("error"))
     if error:
@@ -133,10 +134,9 @@ def _facts(state: AgentState | FlowState, data: _Data, masking: Masking) -> Iter
             yield "caused by", str(cause)
     for name, value in _object(shown.get("lookedAt")).items():
         yield "it saw", looked_at_text(name, value)
-    for label, asked in asked_for(state):
-        who: JsonValue = {"by": asked.by, "reason": asked.reason}
-        told = _object(masking.value(who)) if masking.shows_values else {"by": asked.by}
-        yield label, f"by {told['by']}{': ' + str(told['reason']) if told.get('reason') else ''}"
+    for (label, request), key in zip(asked_for(state), asked, strict=True):
+        who = _object(shown.get(key)) or {"by": request.by}
+        yield label, f"by {who.get('by')}{': ' + str(who['reason']) if who.get('reason') else ''}"
     for label, key in (("retry of", "retryOf"), ("retried as", "retriedAs"), ("rule", "rule"), ("damage", "damage")):
         if data.get(key):
             yield label, str(data[key])
