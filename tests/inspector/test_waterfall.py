@@ -57,7 +57,7 @@ from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.agent_waterfall import agent_waterfall
 from steptrail.projections.decision_panel import decision_panel
-from steptrail.projections.flow_waterfall import flow_waterfall
+from steptrail.projections.flow_waterfall import ends_visit, flow_waterfall
 from steptrail.projections.waterfall import Rest, TimeAxis, Waterfall, WaterfallRow
 from steptrail.testing import call, calls
 from tests.inspector.inspected import desk, publisher
@@ -271,6 +271,11 @@ def test_a_workflow_has_a_row_a_visit_and_a_lane_an_item() -> None:
         ("cut", "interrupted", []),
         ("last", "interrupted", []),
     ]
+
+
+def test_the_recorded_failure_of_an_item_ends_no_visit_and_that_of_a_node_does() -> None:
+    recorded = [NodeFailureRecorded(node="n", visit=1, item=item, error=error_of("n"), rule="r") for item in (0, None)]
+    assert [ends_visit(event) for event in recorded] == [False, True]
 
 
 def test_a_workflow_rests_as_an_agent_does() -> None:
