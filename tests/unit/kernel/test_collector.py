@@ -34,6 +34,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
         return read_record(*arguments)
 
     monkeypatch.setattr("steptrail.infrastructure.store.core.reading.read_record", noting)
+    gc.enable()  # a thread that another test has left may be folding
     yield states
     gc.enable()
 
