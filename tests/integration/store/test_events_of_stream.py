@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, StoreError
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store.core.blobs import encode_commit
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
@@ -64,12 +65,8 @@ async def test_no_question_of_a_stream_goes_through_all_events(path: Path, monke
             assert "USE TEMP B-TREE FOR ORDER BY" not in plan or statement.startswith(OF_ONE), statement
 
 
-async def work_of_one_type(path: Path, commits: int) -> int:
-    """Return how many steps of SQLite it takes to find the events of one type in a stream of so many commits."""
-    store, head = open_store(f"sqlite:///{path}", durability="normal"), EMPTY_STREAM
-    for number in range(commits):
-        head = await store.append("agent:a", head, commit_of(f"c{number}", Noted(number=number), Noted()))
-    await store.close()
+async def found_and_steps(path: Path, *, after: int = 0, types: Sequence[str] = ()) -> tuple[list[Event], int]:
+    """Return these events of a stream, and how many steps of SQLite it takes to find them."""
     steps = [0]
 
     def step() -> int:
@@ -83,9 +80,20 @@ async def work_of_one_type(path: Path, commits: int) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "fetch_all", found)
         store = open_store(f"sqlite:///{path}", read_only=True)
-        assert len([1 async for _ in store.log(types=["test.noted.v1"], stream="agent:a")]) == 2 * commits
+        events = [record.event async for _, _, record in store.log(after=after, types=types, stream="agent:a")]
         await store.close()
-    return steps[0]
+    return events, steps[0]
+
+
+async def work_of_one_type(path: Path, commits: int) -> int:
+    """Return how many steps of SQLite it takes to find the events of one type in a stream of so many commits."""
+    store, head = open_store(f"sqlite:///{path}", durability="normal"), EMPTY_STREAM
+    for number in range(commits):
+        head = await store.append("agent:a", head, commit_of(f"c{number}", Noted(number=number), Noted()))
+    await store.close()
+    found, steps = await found_and_steps(path, types=["test.noted.v1"])
+    assert len(found) == 2 * commits
+    return steps
 
 
 async def test_events_of_one_type_in_a_stream_of_twice_the_length_take_twice_the_work(tmp_path: Path) -> None:
@@ -198,23 +206,9 @@ async def work_of_what_is_new(path: Path, commits: int) -> int:
     seen = await store.last_position()
     await store.append("agent:a", head, commit_of("new", Noted(text="new")))
     await store.close()
-    steps = [0]
-
-    def step() -> int:
-        steps[0] += 1
-        return 0
-
-    def found(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> list[Any]:
-        connection.set_progress_handler(step, 1)
-        return fetch_all(connection, statement, parameters)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "fetch_all", found)
-        store = open_store(f"sqlite:///{path}", read_only=True)
-        new = [record.event async for _, _, record in store.log(after=seen, stream="agent:a")]
-        assert new == [Noted(text="new")]
-        await store.close()
-    return steps[0]
+    found, steps = await found_and_steps(path, after=seen)
+    assert found == [Noted(text="new")]
+    return steps
 
 
 async def test_what_is_new_in_a_stream_takes_no_more_work_where_much_stands_before_it(tmp_path: Path) -> None:
