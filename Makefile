@@ -57,8 +57,8 @@ $(STAMP): pyproject.toml Makefile
 
 # One more than there are processors, and at most four: tests that talk to other processes wait a third of their time.
 WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$cores -lt 3 ] && echo $$((cores + 1)) || echo 4)
-# Of what `--fast` leaves out, which comes first, a worker gets no long row at once.
-ALL_TESTS := -n $(WORKERS) --maxschedchunk 40
+# A worker that has no tests left takes half of what the busiest one still has: what waits for others holds up nobody.
+ALL_TESTS := -n $(WORKERS) --dist worksteal
 
 test: setup others
 	$(BIN)/pytest $(ALL_TESTS) $(PYTEST_ARGS)
@@ -68,10 +68,9 @@ test: setup others
 # around them, and the tests of what tests use. `FAST_WITHOUT=` takes them all in.
 FAST_WITHOUT ?= inspector meta properties/test_stream_cuts.py unit/cli unit/harness unit/models views
 
-# About a minute on two idle cores. A third worker uses what the others leave while they wait, and a long row at once
-# would leave one with all that waits.
+# About a minute on two idle cores. A third worker uses what the others leave while they wait.
 fast: setup lint
-	$(BIN)/python -m pytest --fast $(addprefix --ignore tests/,$(FAST_WITHOUT)) -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --fast $(addprefix --ignore tests/,$(FAST_WITHOUT)) -q -n 3 --dist worksteal $(PYTEST_ARGS)
 
 # All tests, and how much of each layer they run: it may not become less.
 coverage: setup others

@@ -178,10 +178,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=list(filter(is_slow, items)))
         items[:] = filterfalse(is_slow, items)
-    # Workers that begin with what takes long end at the same time. A browser takes longest: seconds for each test, of
-    # which a worker is given forty at once.
+    # Workers that begin with what takes long end at the same time: single tests of these three take up to 40 seconds.
     long = {item.path for item in items if takes_long(item)}
-    items.sort(key=lambda item: (item.path not in long, folder_of(item) != "web"))
+    items.sort(key=lambda item: (item.path not in long, folder_of(item) not in ("benchmarks", "processes", "web")))
 
 
 @pytest.hookimpl(tryfirst=True)
