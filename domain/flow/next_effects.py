@@ -12,7 +12,7 @@ from steptrail.domain.flow.cutting import interrupted
 from steptrail.domain.flow.effects import Ask, Await, CutOff, Evaluate, FlowEffect, RecordEvents, RestUntil, StartTasks
 from steptrail.domain.flow.ending import finished
 from steptrail.domain.flow.failing import failure_of, working_node
-from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
 from steptrail.domain.flow.kinds.values import text_of
@@ -136,7 +136,7 @@ def _expired(run: RunFold, ends: Ends, now: int) -> RecordEvents | None:
 
 def _opened(run: RunFold, graph: Graph) -> RecordEvents | None:
     """Return the opening of the next visit, while there is room for another node."""
-    if _used(run) >= run.options.concurrency:
+    if _used(run, graph) >= run.options.concurrency:
         return None
     opening = next(run.marking.ready(graph), None)
     if opening is None:
@@ -159,10 +159,19 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> events.NodeOpened:
     return events.NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)
 
 
-def _used(run: RunFold) -> int:
-    """Return how many tasks run or are due, counting a map with further items to begin as one."""
+def _used(run: RunFold, graph: Graph) -> int:
+    """Return how many tasks run or are due, counting a map of which further items may begin as one."""
     busy = len([task for task in run.tasks.values() if task.phase in _BUSY])
-    return busy + sum(visit.next_item < (visit.items or 0) and not run.held(visit) for visit in run.maps())
+    return busy + sum(_further_items(run, graph, visit) > 0 for visit in run.maps())
+
+
+def _further_items(run: RunFold, graph: Graph, visit: VisitFold) -> int:
+    """Return how many further items of a map may begin beside those that it has open, which may wait for people."""
+    node = graph.node(visit.node)
+    if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
+        return 0
+    active = len([1 for task in run.tasks.values() if task.node == visit.node and task.visit == visit.visit])
+    return max(0, min(visit.items - visit.next_item, node.concurrency - active))
 
 
 def _started(run: RunFold, graph: Graph, ends: Ends, now: int) -> FlowEffect | None:
@@ -187,11 +196,7 @@ def _due(run: RunFold, graph: Graph, ends: Ends, now: int, room: int) -> Iterato
     yield from sorted(again, key=_order)
     yield from sorted(run.goes_on(TaskPhase.DUE), key=_order)
     for visit in run.maps():
-        node = graph.node(visit.node)
-        if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
-            continue
-        active = len([1 for task in run.tasks.values() if task.node == visit.node and task.visit == visit.visit])
-        until = min(visit.items, visit.next_item + max(0, min(node.concurrency - active, max(room, 1))))
+        until = visit.next_item + min(_further_items(run, graph, visit), max(room, 1))
         for item in range(visit.next_item, until):
             yield Task(visit.node, visit.visit, item, order=run.order)
 
