@@ -100,8 +100,8 @@ def _completed(fold: FlowFold, event: stored.NodeCompleted, at: int) -> None:
     if run is None or visit is None:
         return
     graph, task = graph_of(run.started.definition), run.tasks.get((event.node, event.visit, None))
-    if task is not None and isinstance(task.landing, stored.NodeAttemptCompleted):
-        keep(run, graph, visit, task.landing, at)
+    if task is not None:
+        keep(run, graph, visit, task, at)
     _close(run, visit, _delta(graph, visit, task), event.enables)
 
 

@@ -146,7 +146,7 @@ def _end_item(run: RunFold, task: Task, event: stored.NodeAttemptCompleted, at: 
     if visit is not None and event.item is not None:
         visit.results = visit.results.set(event.item, event.output)
         visit.ended_items += 1
-        keep(run, graph_of(run.started.definition), visit, event, at)
+        keep(run, graph_of(run.started.definition), visit, task, at)
     del run.tasks[task.key]
 
 

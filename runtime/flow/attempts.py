@@ -330,8 +330,11 @@ class Attempts:
 def _kept(
     run: RunFold, graph: Graph, visit: VisitFold, task: Task, call: NodeCall, now: int
 ) -> NodeAttemptCompleted | None:
-    """Return the end of a task for which a result is kept; None for none, and for one that was tried already."""
-    if task.attempt or call.effect not in CACHEABLE:
+    """Return the end of a task for which a result is kept; None for none.
+
+    One that was tried already, or whose arguments a person made, takes none.
+    """
+    if task.attempt or task.arguments is not None or call.effect not in CACHEABLE:
         return None
     kept = kept_result(run, graph, visit, task.item, now)
     if kept is None:
