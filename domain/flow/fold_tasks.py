@@ -256,6 +256,8 @@ def _approval_granted(fold: FlowFold, event: stored.ApprovalGranted, at: int) ->
         run, task, approval = asked
         task.approval = approval.with_yes(event)
         task.arguments = event.arguments
+        if event.arguments is not None:
+            task.begun_under = task.billed = None  # a stream that was begun with others is not gone on with
         _answer(run, task, event)
 
 
