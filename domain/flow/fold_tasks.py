@@ -17,6 +17,7 @@ from steptrail.domain.flow.views import Delta
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
@@ -156,8 +157,9 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
         return
     run, task = found
     task.landing = event if task.phase is TaskPhase.LANDED else None
-    task.interruptions += 1
-    task.clock = task.clock.stopped(at)
+    task.interruptions += event.settled_by is None
+    # Who wants it to run again gives it its time anew.
+    task.clock = task.clock.stopped(at) if event.settled_by is None else Stopwatch()
     run.follow_clock(task.node, at)
     visit = run.open.get(task.node)
     if visit is not None and task.effect is ToolEffect.UNSAFE:
