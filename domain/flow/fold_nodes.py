@@ -1,5 +1,7 @@
 """Fold handlers of the visits of nodes: one opens, takes its tokens, ends in some way, and enables what comes next."""
 
+from msgspec.structs import replace
+
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
@@ -10,7 +12,7 @@ from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.nodes import Join
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
-from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
+from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded, together
 from steptrail.domain.kernel.handlers import Handlers
 
 NODE_HANDLERS = Handlers[FlowFold, [int], None]()
@@ -80,7 +82,8 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     del run.open[visit.node]
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
-    graph, view = graph_of(run.started.definition), visit.view.after(visit.number, delta, run.views)
+    graph, delta = graph_of(run.started.definition), replace(together((visit.changed, delta)), kept=delta.kept)
+    view = visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view
     run.ended = run.ended.set(visit.number, Ended(visit.inputs, delta))
     run.marking = run.marking.ending(graph, graph.numbers[visit.node], visit.number, enables, view.past)

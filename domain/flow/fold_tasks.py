@@ -13,7 +13,7 @@ from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.said import said_to
 from steptrail.domain.flow.seeing import given_below, items_seen
 from steptrail.domain.flow.task import Task, TaskPhase
-from steptrail.domain.flow.views import Delta
+from steptrail.domain.flow.views import Delta, together
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.parent import session_for_call
@@ -353,7 +353,8 @@ def _change(run: RunFold, visit: VisitFold, event: stored.StepAnswered) -> None:
     graph, goes_on = graph_of(run.started.definition), event.action == "continue"
     below = [task for task in run.tasks.values() if goes_on and task.node == visit.node and task.begun_under]
     before = [given_below(run, graph, visit, task.item) for task in below]
-    visit.view = visit.view.with_changes(Delta(sets=event.sets, unsets=event.unsets))
+    changes = Delta(sets=event.sets, unsets=event.unsets)
+    visit.view, visit.changed = visit.view.with_changes(changes), together((visit.changed, changes))
     for task, given in zip(below, before, strict=True):
         if given_below(run, graph, visit, task.item) != given:
             task.begun_under = task.billed = None
