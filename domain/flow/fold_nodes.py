@@ -9,10 +9,11 @@ from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.joins import START
 from steptrail.domain.flow.keeping import keep
-from steptrail.domain.flow.nodes import Join
+from steptrail.domain.flow.nodes import HumanNode, Join
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded, together
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 
 NODE_HANDLERS = Handlers[FlowFold, [int], None]()
@@ -148,7 +149,15 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
         return
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
     run.left = (*run.left, *(stream for stream in below if stream is not None))
-    _close(run, visit, recorded(event.output_key, *_errors_of_items(visit), event.error), event.enables)
+    delta = recorded(event.output_key, *_errors_of_items(visit), event.error)
+    _close(run, visit, replace(delta, sets=delta.sets | _no_yes(run, visit)), event.enables)
+
+
+def _no_yes(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
+    """Return that a question has no yes, unless who skips it says so: the one of an earlier visit is none for it."""
+    node = graph_of(run.started.definition).node(visit.node)
+    name = f"{node.output}_approved"
+    return {name: False} if isinstance(node, HumanNode) and name not in visit.changed.sets else {}
 
 
 @NODE_HANDLERS.of(stored.NodeFailed)
@@ -162,7 +171,7 @@ def _failed(fold: FlowFold, event: stored.NodeFailed, at: int) -> None:
 def _skipped(fold: FlowFold, event: stored.NodeSkipped, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is not None and visit is not None:
-        _close(run, visit, Delta(), event.enables)
+        _close(run, visit, Delta(sets=_no_yes(run, visit)), event.enables)
 
 
 @NODE_HANDLERS.of(stored.NodeCancelled)
