@@ -1,11 +1,17 @@
 """Nodes with two settings that meet: each of them holds as it does alone."""
 
+from typing import Any
+
 import pytest
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.workflow import Cache, RunOptions, Workflow
+from steptrail.domain.shared.run import StopReason
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import Budget, Cache, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World
 from tests.runner.kit import trail_of
+
+INVALID_AGAIN = RetryPolicy(max_attempts=5, backoff=0.0, retry_on=(FailureClass.VALIDATION,))
 
 
 async def test_a_map_whose_items_wait_for_people_takes_no_place_of_those_that_run() -> None:
@@ -36,3 +42,30 @@ async def test_a_cache_holds_nothing_of_arguments_that_a_person_has_made(edited:
             await trail.flow("f").resume(flow)
         state = await trail.flow("f").state()
     assert state.output == (["b is done", "a is done"] if edited == 0 else ["a is done", "b is done"])
+
+
+@pytest.mark.parametrize("of", ["budget", "item_budget"])
+async def test_a_node_is_not_tried_again_beyond_its_budget(of: str) -> None:
+    model, budget = ScriptedModel(["no object"] * 5), {of: Budget(max_total_tokens=20)}
+    asked: dict[str, Any] = {"prompt": "x", "schema": {"type": "object"}, "retry": INVALID_AGAIN, **budget}
+    if of == "budget":
+        written = Workflow("t").llm("a", model, **asked)
+    else:
+        written = Workflow("t").map("a", over="input", model=model, **asked)
+    async with trail_of() as trail:
+        result = await trail.run(written.build(), ["x"], session="f")
+    assert (len(model.requests), result.stop_reason) == (2, StopReason.TOKEN_LIMIT)
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt, result.error.details["actual"]) == ("budget", 2, "30")
+
+
+async def test_what_an_item_has_used_in_its_first_try_is_not_lent_to_the_stream_of_its_next() -> None:
+    model = ScriptedModel(["no object"] * 2)
+    below = Workflow("below").llm("a", model, prompt="x", schema={"type": "object"}).build()
+    again = RetryPolicy(max_attempts=2, backoff=0.0, retry_on=(FailureClass.CHILD,))
+    flow = Workflow("t").map("m", over="input", flow=below, retry=again, item_budget=Budget(max_total_tokens=100))
+    async with trail_of() as trail:
+        await trail.run(flow.build(), ["x"], session="f")
+        children = [await trail.flow(row.session_id).state() for row in await trail.runs() if row.parent is not None]
+    lent = [child.run.options.budget for child in children if child.run is not None]
+    assert sorted(budget.max_total_tokens or 0 for budget in lent if budget is not None) == [85, 100]
