@@ -8,6 +8,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.models import ModelReply, ModelRequest, Usage
 from steptrail.testing import ScriptedModel, call, say
+from steptrail.tools import SubagentTool
 from steptrail.workflow import Budget, Envelope, FailureClass, FlowTool, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.runner.kit import HandClock, trail_of
@@ -148,3 +149,16 @@ async def test_a_retry_begins_a_stream_anew_where_a_person_has_edited_the_argume
         await trail.flow("f").approve((await trail.inbox())[0].id, by="ana", arguments={"text": "good"})
         assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.COMPLETED
     assert asked == ["bad", "good"]
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_what_a_tool_runs_below_is_not_run_again_when_it_came_to_no_answer(kind: str) -> None:
+    model = ScriptedModel([call("unknown"), call("unknown"), call("unknown")])
+    agent = AgentBuilder("below").with_model(model).build()
+    below = Workflow("below").agent("ask", agent, prompt="x").build()
+    tool, args = (SubagentTool(agent), {"prompt": "x"}) if kind == "agent" else (FlowTool(below), dict[str, str]())
+    flow, clock = Workflow("t").tool("n", tool, args=args).build(), HandClock()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow)
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt, len(model.requests)) == (FailureClass.CHILD, 1, 1)
