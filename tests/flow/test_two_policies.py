@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from steptrail import ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.testing import ScriptedModel
+from steptrail.tools import ToolRetry
 from steptrail.workflow import Budget, Cache, FailureClass, RetryPolicy, RunOptions, Workflow
-from tests.flow.kit import LEAVES, World
-from tests.runner.kit import trail_of
+from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.runner.kit import HandClock, trail_of
 
 INVALID_AGAIN = RetryPolicy(max_attempts=5, backoff=0.0, retry_on=(FailureClass.VALIDATION,))
 
@@ -69,3 +71,33 @@ async def test_what_an_item_has_used_in_its_first_try_is_not_lent_to_the_stream_
         children = [await trail.flow(row.session_id).state() for row in await trail.runs() if row.parent is not None]
     lent = [child.run.options.budget for child in children if child.run is not None]
     assert sorted(budget.max_total_tokens or 0 for budget in lent if budget is not None) == [85, 100]
+
+
+@pytest.mark.parametrize(
+    ("failures", "timeout", "reason"),
+    [
+        ([ConnectionError("away")] * 3, None, StopReason.RETRY_LIMIT),
+        ([ConnectionError("away"), ValueError("declined")], None, StopReason.ERROR),
+        ([ConnectionError("away")] * 2, 2.5, StopReason.ERROR),
+    ],
+)
+@pytest.mark.parametrize("is_item", [False, True])
+async def test_a_run_has_met_its_limit_of_retries_where_the_tries_of_a_node_or_an_item_are_used_up(
+    failures: list[BaseException | None], timeout: float | None, reason: StopReason, is_item: bool
+) -> None:
+    world, clock, written = World(), HandClock(), Workflow("t")
+    world.fails["a"] = [*failures]
+
+    @tool(effect=ToolEffect.IDEMPOTENT, retry=ToolRetry(), retry_on=(ConnectionError,))
+    async def act() -> str:
+        """Act."""
+        return await world.do("a")
+
+    again = RetryPolicy(max_attempts=3, backoff=1.0)
+    if is_item:
+        written.map("m", over="input", tool=act, retry=again, timeout=timeout)
+    else:
+        written.tool("m", act, retry=again, timeout=timeout)
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, written.build(), ["x"])
+    assert (result.stop_reason, world.done["a"]) == (reason, len(failures))
