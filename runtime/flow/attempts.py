@@ -264,18 +264,7 @@ class Attempts:
             outcome = self._within_budget(began.key, outcome)
         match outcome:
             case Succeeded():
-                return NodeAttemptCompleted(
-                    **tried,
-                    output=outcome.output,
-                    sets=dict(outcome.sets),
-                    unsets=outcome.unsets,
-                    messages=outcome.messages,
-                    artifacts=outcome.artifacts,
-                    usage=outcome.usage,
-                    route=outcome.route,
-                    detail=dict(outcome.detail),
-                    duration_seconds=seconds,
-                )
+                return NodeAttemptCompleted(**tried, **structs.asdict(outcome), duration_seconds=seconds)
             case Failed(may_have_acted=True) if began.call.effect not in _MAY_FAIL_LATE:
                 return self._interrupted(began.key, CutReason.CONNECTION, seconds)
             case Failed(failure=failure, error=error, may_retry=is_covered):
@@ -301,14 +290,7 @@ class Attempts:
                 # It may have taken effect, and may do so only once.
                 return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
             case Suspended():
-                return NodeAttemptSuspended(
-                    **tried,
-                    stream=outcome.stream,
-                    reason=outcome.reason,
-                    until=outcome.until,
-                    usage=outcome.usage,
-                    duration_seconds=seconds,
-                )
+                return NodeAttemptSuspended(**tried, **structs.asdict(outcome), duration_seconds=seconds)
             case _:
                 reason = self._cut_for.pop(began.key, CutReason.CANCELLED)
                 return self._interrupted(began.key, reason, seconds)

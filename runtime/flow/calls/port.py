@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct, structs
+
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
@@ -40,22 +42,21 @@ class Try:
     writer: Callable[[], ShowPiece | None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Succeeded:
-    """The try returned. Raises `NotStorable` for what could not be read back."""
+class Succeeded(Struct, frozen=True, kw_only=True):
+    """The try returned. Its fields are those of the event. Raises `NotStorable` for what could not be read back."""
 
     output: JsonValue = None
-    sets: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    sets: dict[str, JsonValue] = {}
     unsets: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     usage: BilledUsage | None = None
     route: Route | None = None
-    detail: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    detail: dict[str, JsonValue] = {}
 
     def __post_init__(self) -> None:
         for name in ("output", "sets", "detail"):
-            object.__setattr__(self, name, storable(getattr(self, name), name))
+            structs.force_setattr(self, name, storable(getattr(self, name), name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +85,11 @@ class TimedOut:
     may_retry: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended:
-    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer."""
+class Suspended(Struct, frozen=True, kw_only=True):
+    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer.
+
+    Its fields are those of the event.
+    """
 
     stream: str
     reason: str
