@@ -115,27 +115,25 @@ def _over_budget(
     run: RunFold, graph: Graph, visit: VisitFold, task: Task
 ) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
     """Return the failure of a visit that is over its budget with all its tries, and its limit; of an item the first."""
-    node, bill = graph.node(task.node), BilledUsage.of(visit.usage, visit.model_usage)
     if task.item is not None:
-        node, bill = working_node(node, task.item), task.spent or BilledUsage()
-    passed = _passed(run, node.budget, bill)
+        return over_item_budget(run, graph, task), ()
+    passed = _passed(run, graph.node(task.node).budget, BilledUsage.of(visit.usage, visit.model_usage))
     if passed is None:
         return None, ()
-    failed = _beyond(passed, task.attempt)
-    if task.item is not None:
-        return failed, ()
     name, most, used = passed
-    limit = events.LimitReached(limit=name, scope="node", node=node.id, visit=task.visit, at_most=most, actual=used)
-    return failed, (limit,)
+    limit = events.LimitReached(limit=name, scope="node", node=task.node, visit=task.visit, at_most=most, actual=used)
+    return _beyond(passed, task.attempt), (limit,)
 
 
-def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage | None) -> Failure | None:
-    """Return the failure of an item of a map that is over its budget with the bill of its last try; None for none."""
-    budget = working_node(graph.node(task.node), task.item).budget
-    if task.item is None or budget is None or bill is None:
-        return None
-    fresh = bill.beyond(task.billed) if task.runs_a_stream and task.billed is not None else bill
-    passed = _passed(run, budget, fresh.after(task.spent))
+def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage | None = None) -> Failure | None:
+    """Return the failure of an item of a map that is over its budget; None for none, and for what is no item.
+
+    `bill` is that of its last try, as long as it is not counted.
+    """
+    budget, fresh = working_node(graph.node(task.node), task.item).budget, bill or BilledUsage()
+    if task.runs_a_stream and task.billed is not None:
+        fresh = fresh.beyond(task.billed)
+    passed = None if task.item is None else _passed(run, budget, fresh.after(task.spent))
     return None if passed is None else _beyond(passed, task.attempt)
 
 
