@@ -157,7 +157,8 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
         return
     run, task = found
     task.landing = event if task.phase is TaskPhase.LANDED else None
-    task.interruptions += event.settled_by is None
+    # A pause, and the word of a person, is no try.
+    task.interruptions += event.settled_by is None and event.reason is not stored.CutReason.CANCELLED
     # Who wants it to run again gives it its time anew.
     task.clock = task.clock.stopped(at) if event.settled_by is None else Stopwatch()
     run.follow_clock(task.node, at)

@@ -97,7 +97,7 @@ class Attempts:
             self._prepared[key] = call
             runs_a_stream = stream_kind(node) is not None
             # It was cut off when it might be repeated, and what the workflow brings now may not do it twice.
-            is_changed = task.interruptions > 0 and call.effect is ToolEffect.UNSAFE is not task.effect
+            is_changed = task.attempt > task.failures and call.effect is ToolEffect.UNSAFE is not task.effect
             self._journal.record(
                 NodeAttemptStarted(
                     **of_try(key, task.attempt + 1),

@@ -1,5 +1,6 @@
 """Nodes with two settings that meet: each of them holds as it does alone."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -101,3 +102,19 @@ async def test_a_run_has_met_its_limit_of_retries_where_the_tries_of_a_node_or_a
     async with trail_of(clock) as trail:
         result = await run_to_rest(trail, clock, written.build(), ["x"])
     assert (result.stop_reason, world.done["a"]) == (reason, len(failures))
+
+
+async def test_a_try_that_was_cut_off_by_a_pause_is_none_of_those_of_its_node() -> None:
+    world, clock = World(), HandClock()
+    world.holds = "a"
+    world.fails["a"] = [ConnectionError("away"), None]
+    flow = Workflow("t").function("a", world.function("a"), retry=RetryPolicy(max_attempts=2, backoff=0.0)).build()
+    async with trail_of(clock) as trail:
+        running = asyncio.ensure_future(trail.run(flow, session="f"))
+        await world.entered.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        world.gate.set()
+        result = await run_to_rest(trail, clock, flow)
+    assert (result.status.value, world.done["a"]) == ("completed", 3)
