@@ -201,7 +201,7 @@ class Attempts:
             report=shown.report,
         )
         seen = seen_by(run, graph, visit, key[2])
-        child = self._child(state, run, task)
+        child = self._child(state, run, graph, task)
         made = Try(
             context=context,
             seen=seen,
@@ -209,7 +209,6 @@ class Attempts:
             now=self._journal.now,
             tried=run.tries_of.get(key[0], 0),
             child=child,
-            lent=lent_to(run, graph, task),
             writer=shown.writer,
         )
         began = _Began(
@@ -233,7 +232,7 @@ class Attempts:
             drops_late=call.patience is not None,
         )
 
-    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace:
+    def _child(self, state: FlowState, run: RunFold, graph: Graph, task: Task) -> ChildPlace:
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
@@ -241,7 +240,8 @@ class Attempts:
             effect=run.open[task.node].effects.get(task.place, task.effect_id),
         )
         retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
-        return self._child_of(parent.under(state.parent))._replace(retry_key=retry_key)
+        place = self._child_of(parent.under(state.parent))
+        return place._replace(retry_key=retry_key, lent=lent_to(run, graph, task))
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from steptrail import ToolEffect, tool
+from steptrail import AgentBuilder, ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
-from steptrail.testing import ScriptedModel
-from steptrail.tools import ToolRetry
-from steptrail.workflow import Budget, Cache, FailureClass, RetryPolicy, RunOptions, Workflow
+from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SubagentTool, ToolRetry
+from steptrail.workflow import Budget, Cache, FailureClass, FlowTool, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -118,3 +118,24 @@ async def test_a_try_that_was_cut_off_by_a_pause_is_none_of_those_of_its_node() 
         world.gate.set()
         result = await run_to_rest(trail, clock, flow)
     assert (result.status.value, world.done["a"]) == ("completed", 3)
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+@pytest.mark.parametrize("of", ["node", "run"])
+async def test_what_the_tool_of_a_node_runs_below_may_use_no_more_than_the_budget_leaves(kind: str, of: str) -> None:
+    model = ScriptedModel([call("look")] * 9)
+
+    @tool(effect=ToolEffect.READ)
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    agent, budget = AgentBuilder("below").with_model(model).with_tools(look).build(), Budget(max_total_tokens=40)
+    below = Workflow("below").agent("ask", agent, prompt="x").build()
+    runs, args = (SubagentTool(agent), {"prompt": "x"}) if kind == "agent" else (FlowTool(below), dict[str, str]())
+    settings: dict[str, Any] = {"budget": budget} if of == "node" else {}
+    flow = Workflow("t").tool("n", runs, args=args, **settings).build()
+    options = RunOptions(budget=budget if of == "run" else None)
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=options)
+    assert (result.status.value, len(model.requests)) == ("failed", 3)

@@ -53,8 +53,7 @@ class AgentCall:
             except ConfigurationError as error:
                 raise NodeFault(FailureClass.CONFIG, str(error)) from None
 
-        lent = attempt.lent.limits if attempt.lent is not None else None
-        end = await child.run(self._agent, self._prompt, within=attempt.timeout, lent=lent, context=context)
+        end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
         return self._outcome(child, end)
 
     def _outcome(self, child: ChildSession, end: ChildSessionEnd) -> Outcome:
@@ -84,8 +83,7 @@ class FlowCall:
     async def run(self, attempt: Try) -> Outcome:
         """Run the workflow, or go on with it; return its output with its whole bill."""
         child = ChildFlow(_place(attempt), self._means)
-        told, lent = attempt.context.context, attempt.lent
-        end = await child.run(self._flow, self.given, within=attempt.timeout, lent=lent, context=told)
+        end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
         usage, stream = end.usage, f"flow:{child.id}"
         if end.is_late:
             return TimedOut(error=_late(self._flow.name), usage=usage)

@@ -10,7 +10,6 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
@@ -28,8 +27,8 @@ class Try:
     """The things that a try of a node is given.
 
     `timeout` is in seconds, `now` returns the present instant in microseconds of UTC, and `tried` is how many tries of
-    the node have ended. `child` is the place for a stream that it begins, and `lent` what the stream may use; None for
-    no limit. `writer` returns what shows a reply while it is written; None when nobody watches.
+    the node have ended. `child` is the place for a stream that it begins. `writer` returns what shows a reply while it
+    is written; None when nobody watches.
     """
 
     context: NodeContext
@@ -38,7 +37,6 @@ class Try:
     now: Callable[[], int]
     tried: int = 0
     child: ChildPlace | None = None
-    lent: Lent | None = None
     writer: Callable[[], ShowPiece | None] = lambda: None
 
 
