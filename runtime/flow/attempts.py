@@ -27,7 +27,7 @@ from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import needed
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.lending import lent_to
-from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode, MapNode, Node
+from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
@@ -77,6 +77,8 @@ class Attempts:
         self._child_of = partial(ChildPlace.below, segment)
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
+        inner = ((node.id, working_node(node, 0)) for node in flow.definition.nodes)
+        self._effects = {name: node.effect for name, node in inner if isinstance(node, FunctionNode)}
         self.resources: object = None
 
     def start(self, keys: tuple[TaskKey, ...]) -> None:
@@ -169,6 +171,9 @@ class Attempts:
         if isinstance(outer, MapNode) and task.item is None:
             needed(seen, outer.over)
             raise NodeFault(FailureClass.CONFIG, f"what is at {outer.over!r} is no list", {"path": outer.over})
+        if isinstance(node, FunctionNode):
+            # As of a tool, what the code declares that is brought now holds for new tries.
+            node = structs.replace(node, effect=self._effects.get(outer.id, node.effect))
         return call_of(node, self._flow.code.get(outer.id), seen, task, self._means)
 
     def _begin(self, key: TaskKey) -> None:
