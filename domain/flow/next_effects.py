@@ -3,6 +3,7 @@
 Running and resuming are this same function. The order of the checks is their precedence, and is read here only.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
 
@@ -162,16 +163,18 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> events.NodeOpened:
 def _used(run: RunFold, graph: Graph) -> int:
     """Return how many tasks run or are due, counting a map of which further items may begin as one."""
     busy = len([task for task in run.tasks.values() if task.phase in _BUSY])
-    return busy + sum(_further_items(run, graph, visit) > 0 for visit in run.maps())
+    return busy + len(list(_further_items(run, graph)))
 
 
-def _further_items(run: RunFold, graph: Graph, visit: VisitFold) -> int:
-    """Return how many further items of a map may begin beside those that it has open, which may wait for people."""
-    node = graph.node(visit.node)
-    if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
-        return 0
-    active = len([1 for task in run.tasks.values() if task.node == visit.node and task.visit == visit.visit])
-    return max(0, min(visit.items - visit.next_item, node.concurrency - active))
+def _further_items(run: RunFold, graph: Graph) -> Iterator[tuple[VisitFold, int]]:
+    """Yield the maps of which further items may begin, with how many: those before them may all wait for people."""
+    active = Counter([task.node for task in run.tasks.values()])
+    for visit in run.maps():
+        node = graph.node(visit.node)
+        if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
+            continue
+        if (further := min(visit.items - visit.next_item, node.concurrency - active[visit.node])) > 0:
+            yield visit, further
 
 
 def _started(run: RunFold, graph: Graph, ends: Ends, now: int) -> FlowEffect | None:
@@ -195,9 +198,8 @@ def _due(run: RunFold, graph: Graph, ends: Ends, now: int, room: int) -> Iterato
     again = [task for end, task in ends if end <= now and task.phase in _TRIED_LATER and not run.rests(task)]
     yield from sorted(again, key=_order)
     yield from sorted(run.goes_on(TaskPhase.DUE), key=_order)
-    for visit in run.maps():
-        until = visit.next_item + min(_further_items(run, graph, visit), max(room, 1))
-        for item in range(visit.next_item, until):
+    for visit, further in _further_items(run, graph):
+        for item in range(visit.next_item, visit.next_item + min(further, max(room, 1))):
             yield Task(visit.node, visit.visit, item, order=run.order)
 
 
