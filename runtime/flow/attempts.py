@@ -205,15 +205,13 @@ class Attempts:
             resources=self.resources,
             report=shown.report,
         )
-        seen = seen_by(run, graph, visit, key[2])
-        child = self._child(state, run, graph, task)
         made = Try(
             context=context,
-            seen=seen,
+            seen=seen_by(run, graph, visit, key[2]),
             timeout=timeout,
             now=self._journal.now,
             tried=run.tries_of.get(key[0], 0),
-            child=child,
+            child=self._child(state, run, graph, task),
             writer=shown.writer,
         )
         began = _Began(
