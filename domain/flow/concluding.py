@@ -81,20 +81,20 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     if isinstance(task.landing, events.HumanAnswered | events.HumanExpired):
         return Evaluate(task.key)
     node, visit = graph.node(task.node), run.open[task.node]
+    tried = working_node(node, task.item)
+    limit: tuple[events.LimitReached, ...] = ()
     failed = failure_of(task.landing) if task.landing is not None else None
-    if failed is None:
-        failed, limit = _over_budget(run, node, visit, task)
-        if task.may_end or task.held == "after":
-            limit = ()  # it was recorded when the visit was held
-    else:
-        limit = ()
-        tried = working_node(node, task.item)
-        left = time_left_us(run, graph, task, now)
-        if _is_tried_again(tried, task, failed):
+    if failed is None or _is_tried_again(tried, task, failed):
+        beyond, limit = _over_budget(run, graph, visit, task)
+        if beyond is None and failed is not None:
+            left = time_left_us(run, graph, task, now)
             delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
             if left is None or delay * 1e6 < left:
                 return ScheduleNodeRetry(task.key)
-            failed = failed._replace(failure=FailureClass.TIMEOUT)
+            beyond = failed._replace(failure=FailureClass.TIMEOUT)
+        failed = beyond
+    if task.may_end or task.held == "after":
+        limit = ()  # it was recorded when the visit was held
     if run.ended_by is None and run.options.pauses_after(node.id) and not task.may_end and task.item is None:
         return RecordEvents((*limit, events.StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
@@ -112,23 +112,28 @@ def _is_tried_again(node: nodes.Node, task: Task, failed: Failure) -> bool:
 
 
 def _over_budget(
-    run: RunFold, node: nodes.Node, visit: VisitFold, task: Task
+    run: RunFold, graph: Graph, visit: VisitFold, task: Task
 ) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
-    passed = _passed(run, node.budget, BilledUsage.of(visit.usage, visit.model_usage))
+    """Return the failure of a visit that is over its budget with all its tries, and its limit; of an item the first."""
+    if task.item is not None:
+        return over_item_budget(run, graph, task), ()
+    passed = _passed(run, graph.node(task.node).budget, BilledUsage.of(visit.usage, visit.model_usage))
     if passed is None:
         return None, ()
     name, most, used = passed
-    limit = events.LimitReached(limit=name, scope="node", node=node.id, visit=task.visit, at_most=most, actual=used)
+    limit = events.LimitReached(limit=name, scope="node", node=task.node, visit=task.visit, at_most=most, actual=used)
     return _beyond(passed, task.attempt), (limit,)
 
 
-def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage | None) -> Failure | None:
-    """Return the failure of an item of a map that is over its budget with the bill of its last try; None for none."""
-    budget = working_node(graph.node(task.node), task.item).budget
-    if task.item is None or budget is None or bill is None:
-        return None
-    fresh = bill.beyond(task.billed) if task.runs_a_stream and task.billed is not None else bill
-    passed = _passed(run, budget, fresh.after(task.spent))
+def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage | None = None) -> Failure | None:
+    """Return the failure of an item of a map that is over its budget; None for none, and for what is no item.
+
+    `bill` is that of its last try, as long as it is not counted.
+    """
+    budget, fresh = working_node(graph.node(task.node), task.item).budget, bill or BilledUsage()
+    if task.runs_a_stream and task.billed is not None:
+        fresh = fresh.beyond(task.billed)
+    passed = None if task.item is None else _passed(run, budget, fresh.after(task.spent))
     return None if passed is None else _beyond(passed, task.attempt)
 
 
@@ -161,7 +166,7 @@ def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> Flow
     if visit.items is None or run.held(visit) or is_to_be_held(run, visit):
         return None
     node, task = graph.node(visit.node), Task(visit.node, visit.visit, attempt=1)
-    failed, limit = _over_budget(run, node, visit, task)
+    failed, limit = _over_budget(run, graph, visit, task)
     if failed is None:
         if visit.ended_items == visit.items:
             return _held_after(run, visit) or RecordEvents((_completed_map(graph, visit),))

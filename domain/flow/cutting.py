@@ -1,11 +1,11 @@
 """Decides what follows when a try of a node is cut off. The decision is recorded in the event."""
 
 from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeThen
-from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.failing import failure_of_cut, working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import MapNode, Node, ToolNode
-from steptrail.domain.flow.policies import FailureClass, OnUnknownOutcome
+from steptrail.domain.flow.policies import OnUnknownOutcome
 from steptrail.domain.flow.task import Task, of_try
 from steptrail.domain.flow.tiers import tolerates
 from steptrail.domain.tools import OnUnknown, ToolEffect
@@ -47,6 +47,6 @@ def then_after(run: RunFold, node: Node, task: Task, reason: CutReason) -> NodeT
         chosen = OnUnknownOutcome.FAIL
     if chosen is None:
         records_items = isinstance(node, MapNode) and task.item is not None and node.on_item_error == "record"
-        goes_on = records_items or tolerates(node, FailureClass.UNKNOWN_OUTCOME)
+        goes_on = records_items or tolerates(node, failure_of_cut(reason))
         chosen = OnUnknownOutcome.FAIL if goes_on else OnUnknownOutcome.PARK
     return NodeThen.FAIL if chosen is OnUnknownOutcome.FAIL else NodeThen.PARK

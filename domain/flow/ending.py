@@ -1,6 +1,7 @@
 """The end of a run: its status, its stop reason, and what it is resolved by."""
 
 from steptrail.domain.flow.events import ExecutionFinished, FlowLimit, LimitReached, NodeFailed, StepAnswered
+from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.policies import FailureClass
@@ -55,7 +56,8 @@ def _reason(event: NodeFailed, graph: Graph) -> StopReason:
     if failure in _BY_FAILURE:
         return _BY_FAILURE[failure]
     is_retryable = error.error is None or error.error.retryable
-    policy = graph.node(event.node).retry
-    is_covered = policy.max_attempts > 1 and policy.covers(failure, is_retryable=is_retryable)
+    policy = working_node(graph.node(event.node), event.item).retry
+    is_used_up = 1 < policy.max_attempts <= error.attempt
     # A reason of its own, because more tries might have helped.
-    return StopReason.RETRY_LIMIT if is_covered and error.attempt > 1 else StopReason.ERROR
+    is_limit = is_used_up and policy.covers(failure, is_retryable=is_retryable)
+    return StopReason.RETRY_LIMIT if is_limit else StopReason.ERROR

@@ -55,14 +55,19 @@ def failure_of(landing: Landing) -> Failure | None:
                 retry_after=error.retry_after,
             )
         case stored.NodeAttemptInterrupted(reason=reason):
-            failure = FailureClass.TIMEOUT if reason is stored.CutReason.TIMEOUT else FailureClass.UNKNOWN_OUTCOME
-            return Failure(failure, f"it was cut off ({reason}), and its outcome is unknown", landing.attempt)
+            message = f"it was cut off ({reason}), and its outcome is unknown"
+            return Failure(failure_of_cut(reason), message, landing.attempt)
         case stored.ApprovalDenied(by=by, reason=reason):
             return Failure(FailureClass.REJECTED, f"{by} said no" + (f": {reason}" if reason else ""), 0)
         case stored.ApprovalExpired():
             return Failure(FailureClass.EXPIRED, "nobody said yes in time", 0)
         case _:
             return None
+
+
+def failure_of_cut(reason: stored.CutReason) -> FailureClass:
+    """Return the class of the failure of a try that was cut off for such a reason and may have taken effect."""
+    return FailureClass.TIMEOUT if reason is stored.CutReason.TIMEOUT else FailureClass.UNKNOWN_OUTCOME
 
 
 def node_error(node: Node, task: Task, failed: Failure, tier: Tier, at: int) -> NodeError:

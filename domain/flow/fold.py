@@ -13,7 +13,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
-from steptrail.domain.flow.views import Ended, View
+from steptrail.domain.flow.views import Delta, Ended, View
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
@@ -42,6 +42,7 @@ class VisitFold(Struct):
     sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
+    `changed` is what a person has changed before it began, which the visits after it see too.
     `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
     what was told of these; those of the visit itself are under `THE_VISIT`. `clock` shows how much of the timeout of a
     map is used, and runs while that of any of its items does. `may_begin` and `may_end` are what a person said of a
@@ -59,6 +60,7 @@ class VisitFold(Struct):
     ended_items: int = 0
     results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
     unknown: frozenset[int | None] = frozenset()
+    changed: Delta = Delta()
     streams: Log[str] = field(default_factory=Log[str])
     effects: Layers[int, str] = field(default_factory=Layers[int, str])
     bills: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])

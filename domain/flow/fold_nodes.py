@@ -1,5 +1,7 @@
 """Fold handlers of the visits of nodes: one opens, takes its tokens, ends in some way, and enables what comes next."""
 
+from msgspec.structs import replace
+
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
@@ -7,10 +9,11 @@ from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.joins import START
 from steptrail.domain.flow.keeping import keep
-from steptrail.domain.flow.nodes import Join
+from steptrail.domain.flow.nodes import HumanNode, Join
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
-from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
+from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded, together
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 
 NODE_HANDLERS = Handlers[FlowFold, [int], None]()
@@ -80,7 +83,8 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     del run.open[visit.node]
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
-    graph, view = graph_of(run.started.definition), visit.view.after(visit.number, delta, run.views)
+    graph, delta = graph_of(run.started.definition), replace(together((visit.changed, delta)), kept=delta.kept)
+    view = visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view
     run.ended = run.ended.set(visit.number, Ended(visit.inputs, delta))
     run.marking = run.marking.ending(graph, graph.numbers[visit.node], visit.number, enables, view.past)
@@ -100,8 +104,8 @@ def _completed(fold: FlowFold, event: stored.NodeCompleted, at: int) -> None:
     if run is None or visit is None:
         return
     graph, task = graph_of(run.started.definition), run.tasks.get((event.node, event.visit, None))
-    if task is not None and isinstance(task.landing, stored.NodeAttemptCompleted):
-        keep(run, graph, visit, task.landing, at)
+    if task is not None:
+        keep(run, graph, visit, task, at)
     _close(run, visit, _delta(graph, visit, task), event.enables)
 
 
@@ -145,7 +149,15 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
         return
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
     run.left = (*run.left, *(stream for stream in below if stream is not None))
-    _close(run, visit, recorded(event.output_key, *_errors_of_items(visit), event.error), event.enables)
+    delta = recorded(event.output_key, *_errors_of_items(visit), event.error)
+    _close(run, visit, replace(delta, sets=delta.sets | _no_yes(run, visit)), event.enables)
+
+
+def _no_yes(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
+    """Return that a question has no yes, unless who skips it says so: the one of an earlier visit is none for it."""
+    node = graph_of(run.started.definition).node(visit.node)
+    name = f"{node.output}_approved"
+    return {name: False} if isinstance(node, HumanNode) and name not in visit.changed.sets else {}
 
 
 @NODE_HANDLERS.of(stored.NodeFailed)
@@ -159,7 +171,7 @@ def _failed(fold: FlowFold, event: stored.NodeFailed, at: int) -> None:
 def _skipped(fold: FlowFold, event: stored.NodeSkipped, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is not None and visit is not None:
-        _close(run, visit, Delta(), event.enables)
+        _close(run, visit, Delta(sets=_no_yes(run, visit)), event.enables)
 
 
 @NODE_HANDLERS.of(stored.NodeCancelled)

@@ -13,10 +13,11 @@ from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.said import said_to
 from steptrail.domain.flow.seeing import given_below, items_seen
 from steptrail.domain.flow.task import Task, TaskPhase
-from steptrail.domain.flow.views import Delta
+from steptrail.domain.flow.views import Delta, together
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
@@ -146,7 +147,7 @@ def _end_item(run: RunFold, task: Task, event: stored.NodeAttemptCompleted, at: 
     if visit is not None and event.item is not None:
         visit.results = visit.results.set(event.item, event.output)
         visit.ended_items += 1
-        keep(run, graph_of(run.started.definition), visit, event, at)
+        keep(run, graph_of(run.started.definition), visit, task, at)
     del run.tasks[task.key]
 
 
@@ -156,8 +157,10 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
         return
     run, task = found
     task.landing = event if task.phase is TaskPhase.LANDED else None
-    task.interruptions += 1
-    task.clock = task.clock.stopped(at)
+    # A pause, and the word of a person, is no try.
+    task.interruptions += event.settled_by is None and event.reason is not stored.CutReason.CANCELLED
+    # Who wants it to run again gives it its time anew.
+    task.clock = task.clock.stopped(at) if event.settled_by is None else Stopwatch()
     run.follow_clock(task.node, at)
     visit = run.open.get(task.node)
     if visit is not None and task.effect is ToolEffect.UNSAFE:
@@ -256,6 +259,8 @@ def _approval_granted(fold: FlowFold, event: stored.ApprovalGranted, at: int) ->
         run, task, approval = asked
         task.approval = approval.with_yes(event)
         task.arguments = event.arguments
+        if event.arguments is not None:
+            task.begun_under = task.billed = None  # a stream that was begun with others is not gone on with
         _answer(run, task, event)
 
 
@@ -349,7 +354,8 @@ def _change(run: RunFold, visit: VisitFold, event: stored.StepAnswered) -> None:
     graph, goes_on = graph_of(run.started.definition), event.action == "continue"
     below = [task for task in run.tasks.values() if goes_on and task.node == visit.node and task.begun_under]
     before = [given_below(run, graph, visit, task.item) for task in below]
-    visit.view = visit.view.with_changes(Delta(sets=event.sets, unsets=event.unsets))
+    changes = Delta(sets=event.sets, unsets=event.unsets)
+    visit.view, visit.changed = visit.view.with_changes(changes), together((visit.changed, changes))
     for task, given in zip(below, before, strict=True):
         if given_below(run, graph, visit, task.item) != given:
             task.begun_under = task.billed = None

@@ -11,13 +11,19 @@ from steptrail.domain.flow.fold import Kept, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.policies import Cache
 from steptrail.domain.flow.seeing import seen_by
+from steptrail.domain.flow.task import Task
 
 
-def keep(run: RunFold, graph: Graph, visit: VisitFold, ended: NodeAttemptCompleted, at: int) -> None:
-    """Keep the result of a node that has a cache. What a person reported, or was kept before, is no result of it."""
-    cache = _cache(graph, visit, ended.item)
-    if cache is not None and not ended.is_kept and ended.settled_by is None:
-        key = _key(run, graph, visit, ended.item, cache)
+def keep(run: RunFold, graph: Graph, visit: VisitFold, task: Task, at: int) -> None:
+    """Keep the result with which a task of a node that has a cache has landed.
+
+    What a person reported, or was kept before, is no result of it, nor is what came of arguments that a person made.
+    """
+    cache, ended = _cache(graph, visit, task.item), task.landing
+    if cache is None or task.arguments is not None or not isinstance(ended, NodeAttemptCompleted):
+        return
+    if not ended.is_kept and ended.settled_by is None:
+        key = _key(run, graph, visit, task.item, cache)
         run.kept = run.kept.set(key, Kept(ended.output, ended.route, at))
 
 

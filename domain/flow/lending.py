@@ -80,7 +80,7 @@ def lent_to(run: RunFold, graph: Graph, task: Task) -> Lent | None:
     if visit is not None and node.budget is not None:
         known.append((node.budget, BilledUsage.of(visit.usage, visit.model_usage).beyond(own)))
     if task.item is not None and (of_an_item := working_node(node, task.item).budget) is not None:
-        known.append((of_an_item, own.beyond(own)))
+        known.append((of_an_item, (task.spent or BilledUsage()).beyond(own)))
     if not known:
         return None
 

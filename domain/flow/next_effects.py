@@ -3,6 +3,7 @@
 Running and resuming are this same function. The order of the checks is their precedence, and is read here only.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
 
@@ -12,7 +13,7 @@ from steptrail.domain.flow.cutting import interrupted
 from steptrail.domain.flow.effects import Ask, Await, CutOff, Evaluate, FlowEffect, RecordEvents, RestUntil, StartTasks
 from steptrail.domain.flow.ending import finished
 from steptrail.domain.flow.failing import failure_of, working_node
-from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
 from steptrail.domain.flow.kinds.values import text_of
@@ -136,7 +137,7 @@ def _expired(run: RunFold, ends: Ends, now: int) -> RecordEvents | None:
 
 def _opened(run: RunFold, graph: Graph) -> RecordEvents | None:
     """Return the opening of the next visit, while there is room for another node."""
-    if _used(run) >= run.options.concurrency:
+    if _used(run, graph) >= run.options.concurrency:
         return None
     opening = next(run.marking.ready(graph), None)
     if opening is None:
@@ -159,10 +160,21 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> events.NodeOpened:
     return events.NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)
 
 
-def _used(run: RunFold) -> int:
-    """Return how many tasks run or are due, counting a map with further items to begin as one."""
+def _used(run: RunFold, graph: Graph) -> int:
+    """Return how many tasks run or are due, counting a map of which further items may begin as one."""
     busy = len([task for task in run.tasks.values() if task.phase in _BUSY])
-    return busy + sum(visit.next_item < (visit.items or 0) and not run.held(visit) for visit in run.maps())
+    return busy + len(list(_further_items(run, graph)))
+
+
+def _further_items(run: RunFold, graph: Graph) -> Iterator[tuple[VisitFold, int]]:
+    """Yield the maps of which further items may begin, with how many: those before them may all wait for people."""
+    active = Counter([task.node for task in run.tasks.values()])
+    for visit in run.maps():
+        node = graph.node(visit.node)
+        if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
+            continue
+        if (further := min(visit.items - visit.next_item, node.concurrency - active[visit.node])) > 0:
+            yield visit, further
 
 
 def _started(run: RunFold, graph: Graph, ends: Ends, now: int) -> FlowEffect | None:
@@ -186,13 +198,8 @@ def _due(run: RunFold, graph: Graph, ends: Ends, now: int, room: int) -> Iterato
     again = [task for end, task in ends if end <= now and task.phase in _TRIED_LATER and not run.rests(task)]
     yield from sorted(again, key=_order)
     yield from sorted(run.goes_on(TaskPhase.DUE), key=_order)
-    for visit in run.maps():
-        node = graph.node(visit.node)
-        if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
-            continue
-        active = len([1 for task in run.tasks.values() if task.node == visit.node and task.visit == visit.visit])
-        until = min(visit.items, visit.next_item + max(0, min(node.concurrency - active, max(room, 1))))
-        for item in range(visit.next_item, until):
+    for visit, further in _further_items(run, graph):
+        for item in range(visit.next_item, visit.next_item + min(further, max(room, 1))):
             yield Task(visit.node, visit.visit, item, order=run.order)
 
 

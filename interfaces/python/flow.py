@@ -171,9 +171,9 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     ) -> FlowResult:
         """Say how a visit goes on that is held by `pause_before` or `pause_after`.
 
-        Before it begins, variables may be `set` for it, then `unset`. `targets` name the next nodes when a node that
-        chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of the node is held, or the
-        time to say so is over.
+        Before it begins, variables may be `set` for it and for what comes after it, then `unset`. `targets` name the
+        next nodes when a node that chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of
+        the node is held, or the time to say so is over.
         """
         command = AnswerStep(
             node=node,

@@ -1,7 +1,6 @@
 """The session below an effect, such as a tool call: how it is begun, and with which limits it goes on."""
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from msgspec import structs
 
@@ -21,8 +20,6 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.deadline import is_time_above, shortest
 from steptrail.runtime.kernel.child import Child, ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
-
-_Narrowing: TypeAlias = Callable[[Limits, Limits], Limits]
 
 
 class ChildSessionEnd(ChildEnd[AgentState]):
@@ -55,20 +52,19 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
         text: str,
         *,
         within: float | None = None,
-        lent: _Narrowing | None = None,
         context: Callable[[], JsonValue] = lambda: None,
     ) -> ChildSessionEnd:
         """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
         A session that has begun keeps its context, and another one has what `context` returns. The session gets at most
-        `within` seconds, also when its own limits are wider; `lent` narrows these, given those of the agent and those
-        that hold. While another process runs it, this waits for the end; but if the run of the call was taken over, the
-        session is taken over as well. A cancellation of the call pauses the session, or stops it if the run of the call
-        is to stop. That is returned as an end too, and not raised, so that the bill is known.
+        `within` seconds, also when its own limits are wider, and what is lent to its place narrows these. While another
+        process runs it, this waits for the end; but if the run of the call was taken over, the session is taken over as
+        well. A cancellation of the call pauses the session, or stops it if the run of the call is to stop. That is
+        returned as an end too, and not raised, so that the bill is known.
         """
 
         async def go_on(left: float | None) -> tuple[AgentState, bool]:
-            state = await self._go_on(agent, text, await self._limits(agent, left, lent), context)
+            state = await self._go_on(agent, text, await self._limits(agent, left), context)
             return state, _ran_out_of_time(state, agent, left)
 
         return await self._driven(within, go_on)
@@ -99,14 +95,15 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
         self._take_over = False
         return await self._control.resume(agent, take_over=True, limits=limits)
 
-    async def _limits(self, agent: AnyAgent, left: float | None, lent: _Narrowing | None) -> Limits | None:
+    async def _limits(self, agent: AnyAgent, left: float | None) -> Limits | None:
         """Return the limits of the next segment; None when they are those that hold anyway, or there is none."""
         state = await self._look()
         if state is not None and self._control.only_waits(state):
             return None
         is_begun = state is not None and not (self._place.retry_key is not None and _failed(state))
         recorded = state.agent.limits if is_begun and state is not None and state.agent is not None else agent.limits
-        held = recorded if lent is None else lent(agent.limits, recorded)
+        lent = self._place.lent
+        held = recorded if lent is None else lent.limits(agent.limits, recorded)
         wanted = structs.replace(held, timeout=shortest(agent.limits.timeout, left))
         return None if wanted == recorded else wanted
 

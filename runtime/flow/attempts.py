@@ -27,7 +27,7 @@ from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import needed
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.lending import lent_to
-from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode, MapNode, Node
+from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
@@ -77,6 +77,8 @@ class Attempts:
         self._child_of = partial(ChildPlace.below, segment)
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
+        inner = ((node.id, working_node(node, 0)) for node in flow.definition.nodes)
+        self._effects = {name: node.effect for name, node in inner if isinstance(node, FunctionNode)}
         self.resources: object = None
 
     def start(self, keys: tuple[TaskKey, ...]) -> None:
@@ -97,7 +99,7 @@ class Attempts:
             self._prepared[key] = call
             runs_a_stream = stream_kind(node) is not None
             # It was cut off when it might be repeated, and what the workflow brings now may not do it twice.
-            is_changed = task.interruptions > 0 and call.effect is ToolEffect.UNSAFE is not task.effect
+            is_changed = task.attempt > task.failures and call.effect is ToolEffect.UNSAFE is not task.effect
             self._journal.record(
                 NodeAttemptStarted(
                     **of_try(key, task.attempt + 1),
@@ -169,6 +171,9 @@ class Attempts:
         if isinstance(outer, MapNode) and task.item is None:
             needed(seen, outer.over)
             raise NodeFault(FailureClass.CONFIG, f"what is at {outer.over!r} is no list", {"path": outer.over})
+        if isinstance(node, FunctionNode):
+            # As of a tool, what the code declares that is brought now holds for new tries.
+            node = structs.replace(node, effect=self._effects.get(outer.id, node.effect))
         return call_of(node, self._flow.code.get(outer.id), seen, task, self._means)
 
     def _begin(self, key: TaskKey) -> None:
@@ -200,16 +205,13 @@ class Attempts:
             resources=self.resources,
             report=shown.report,
         )
-        seen = seen_by(run, graph, visit, key[2])
-        child = self._child(state, run, task)
         made = Try(
             context=context,
-            seen=seen,
+            seen=seen_by(run, graph, visit, key[2]),
             timeout=timeout,
             now=self._journal.now,
             tried=run.tries_of.get(key[0], 0),
-            child=child,
-            lent=lent_to(run, graph, task),
+            child=self._child(state, run, graph, task),
             writer=shown.writer,
         )
         began = _Began(
@@ -233,7 +235,7 @@ class Attempts:
             drops_late=call.patience is not None,
         )
 
-    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace:
+    def _child(self, state: FlowState, run: RunFold, graph: Graph, task: Task) -> ChildPlace:
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
@@ -241,7 +243,8 @@ class Attempts:
             effect=run.open[task.node].effects.get(task.place, task.effect_id),
         )
         retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
-        return self._child_of(parent.under(state.parent))._replace(retry_key=retry_key)
+        place = self._child_of(parent.under(state.parent))
+        return place._replace(retry_key=retry_key, lent=lent_to(run, graph, task))
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")
@@ -264,18 +267,7 @@ class Attempts:
             outcome = self._within_budget(began.key, outcome)
         match outcome:
             case Succeeded():
-                return NodeAttemptCompleted(
-                    **tried,
-                    output=outcome.output,
-                    sets=dict(outcome.sets),
-                    unsets=outcome.unsets,
-                    messages=outcome.messages,
-                    artifacts=outcome.artifacts,
-                    usage=outcome.usage,
-                    route=outcome.route,
-                    detail=dict(outcome.detail),
-                    duration_seconds=seconds,
-                )
+                return NodeAttemptCompleted(**tried, **structs.asdict(outcome), duration_seconds=seconds)
             case Failed(may_have_acted=True) if began.call.effect not in _MAY_FAIL_LATE:
                 return self._interrupted(began.key, CutReason.CONNECTION, seconds)
             case Failed(failure=failure, error=error, may_retry=is_covered):
@@ -301,14 +293,7 @@ class Attempts:
                 # It may have taken effect, and may do so only once.
                 return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
             case Suspended():
-                return NodeAttemptSuspended(
-                    **tried,
-                    stream=outcome.stream,
-                    reason=outcome.reason,
-                    until=outcome.until,
-                    usage=outcome.usage,
-                    duration_seconds=seconds,
-                )
+                return NodeAttemptSuspended(**tried, **structs.asdict(outcome), duration_seconds=seconds)
             case _:
                 reason = self._cut_for.pop(began.key, CutReason.CANCELLED)
                 return self._interrupted(began.key, reason, seconds)
@@ -330,8 +315,11 @@ class Attempts:
 def _kept(
     run: RunFold, graph: Graph, visit: VisitFold, task: Task, call: NodeCall, now: int
 ) -> NodeAttemptCompleted | None:
-    """Return the end of a task for which a result is kept; None for none, and for one that was tried already."""
-    if task.attempt or call.effect not in CACHEABLE:
+    """Return the end of a task for which a result is kept; None for none.
+
+    One that was tried already, or whose arguments a person made, takes none.
+    """
+    if task.attempt or task.arguments is not None or call.effect not in CACHEABLE:
         return None
     kept = kept_result(run, graph, visit, task.item, now)
     if kept is None:

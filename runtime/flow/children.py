@@ -6,7 +6,6 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.commands import RetryFlow, StartFlow
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
-from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitStarted
@@ -64,15 +63,15 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
         given: JsonValue,
         *,
         within: float | None = None,
-        lent: Lent | None = None,
         context: JsonValue = None,
     ) -> ChildFlowEnd:
         """Run the workflow, or go on with its run; return how that ended.
 
-        It gets at most `within` seconds, and may use what it is `lent` when it begins. A cancellation pauses it, or
-        stops it if the run above is to stop; that is returned as an end too, and not raised, so that the bill is known.
+        It gets at most `within` seconds, and may use what is lent to its place when it begins. A cancellation pauses
+        it, or stops it if the run above is to stop; that is returned as an end too, and not raised, so that the bill is
+        known.
         """
-        own, place = flow.definition.options, self._place
+        own, place, lent = flow.definition.options, self._place, self._place.lent
         start = StartFlow(
             flow=brought(flow),
             worker=place.environment.worker,

@@ -56,8 +56,8 @@ def tool_node(
     _check_arguments(spec, given)
     if spec.retry is not None:
         settings.setdefault("retry", _policy(spec.retry))
-    if spec.timeout is not None:
-        settings.setdefault("timeout", None)  # its own bounds each try
+    if spec.timeout is not None or spec.runs_children is not None:
+        settings.setdefault("timeout", None)  # its own bounds each try, and no other that of an agent or a workflow
     if spec.on_unknown is not OnUnknown.TELL:
         settings.setdefault("on_unknown", OnUnknownOutcome(spec.on_unknown.value))
     return nodes.ToolNode(id=node_id, tool=spec, args=given, **settings), tool

@@ -24,7 +24,8 @@ class ChildPlace(NamedTuple):
     `above` is the journal of that stream. `takes_over` says that the run above was taken from a live owner: then the
     streams below it may be taken too. With a `retry_key`, the run above was retried: a stream that ended without an
     answer is retried too, once for each key. None when it is not to be. `metadata` is what a stream begins with: the
-    tenant of the run above, if it has one, so that lists and sums of that tenant have the runs below it too.
+    tenant of the run above, if it has one, so that lists and sums of that tenant have the runs below it too. `lent` is
+    what the stream may use of the budgets above it; None for no limit.
     """
 
     environment: Environment
@@ -33,6 +34,7 @@ class ChildPlace(NamedTuple):
     takes_over: bool = False
     retry_key: str | None = None
     metadata: Mapping[str, JsonValue] = MappingProxyType({})
+    lent: Any = None
 
     @classmethod
     def below(cls, segment: Segment[Any, Any], parent: ParentRef) -> "ChildPlace":

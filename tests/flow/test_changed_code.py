@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from steptrail import ToolEffect, tool
 from steptrail.domain.flow.definition import changes_between
 from steptrail.domain.flow.events import FlowResumed
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
@@ -22,7 +23,7 @@ from steptrail.workflow import (
     Workflow,
 )
 from tests.flow.kit import LEAVES, World, events_of
-from tests.runner.kit import trail_of
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 
 async def test_changed_code_is_recorded_where_a_key_comes_again() -> None:
@@ -162,3 +163,21 @@ async def test_what_was_allowed_is_not_done_by_another_tool_that_the_node_has_no
         assert said in (result.error.message or "")
         assert (await trail.flow("f").retry(version("charge"))).status is not ExecutionStatus.FAILED
     assert "refund 9" not in done
+
+
+@pytest.mark.parametrize("is_item", [False, True])
+async def test_a_function_that_may_run_only_once_by_now_does_not_run_again_after_a_crash(is_item: bool) -> None:
+    world, clock = World(), HandClock()
+
+    def version(effect: Literal["read", "unsafe"]) -> BuiltWorkflow:
+        act = world.function("a")
+        if is_item:
+            return Workflow("t").map("m", over="input", function=act, effect=effect).build()
+        return Workflow("t").function("m", act, effect=effect).build()
+
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(version("read"), [1], session="f", options=LEAVES)
+        result = await trail.flow("f").resume(version("unsafe"))
+    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+    assert world.done == {"a": 1}

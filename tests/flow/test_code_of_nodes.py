@@ -9,7 +9,7 @@ from steptrail.domain.flow.nodes import MapNode, ToolNode
 from steptrail.errors import Backoff, ConfigurationError
 from steptrail.testing import Reply, ScriptedModel, call, say
 from steptrail.tools import ToolRetry
-from steptrail.workflow import FailureClass, RetryPolicy, Workflow
+from steptrail.workflow import FailureClass, FlowTool, RetryPolicy, Workflow
 from tests.flow.kit import events_of, named, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -112,7 +112,7 @@ def test_a_message_of_a_model_call_that_says_nothing_is_refused(message: dict[st
         Workflow("t").llm("a", ScriptedModel([]), messages=[message])
 
 
-def test_a_tool_with_a_time_of_its_own_has_it_for_each_try_of_its_node() -> None:
+def test_a_tool_with_a_time_of_its_own_or_with_a_stream_below_has_no_other_of_its_node() -> None:
     @tool(effect=ToolEffect.READ, timeout=120.0)
     def patient() -> None:
         """Take two minutes."""
@@ -121,16 +121,19 @@ def test_a_tool_with_a_time_of_its_own_has_it_for_each_try_of_its_node() -> None
     def any_time() -> None:
         """Take what time it takes."""
 
+    below = FlowTool(Workflow("below").noop("a").build())
     flow = (
         Workflow("t")
         .tool("a", patient)
         .tool("b", any_time)
         .tool("c", patient, timeout=7)
-        .map("d", over="input", tool=patient)
+        .tool("d", below)
+        .map("e", over="input", tool=patient)
     )
     *nodes, mapped = flow.nodes
     assert isinstance(mapped, MapNode)
-    assert [node.timeout for node in (*nodes, mapped.node) if isinstance(node, ToolNode)] == [None, 30.0, 7.0, None]
+    timeouts = [node.timeout for node in (*nodes, mapped.node) if isinstance(node, ToolNode)]
+    assert timeouts == [None, 30.0, 7.0, None, None]
 
 
 @pytest.mark.parametrize(

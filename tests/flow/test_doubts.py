@@ -65,6 +65,45 @@ async def test_an_unsafe_node_that_is_out_of_time_fails_where_that_is_tolerated_
     assert done == 1
 
 
+@pytest.mark.parametrize(("covered", "status"), [("timeout", "completed"), ("unknown_outcome", "waiting")])
+async def test_an_unsafe_node_that_is_out_of_time_is_parked_unless_its_node_tolerates_that_class(
+    covered: Literal["timeout", "unknown_outcome"], status: str
+) -> None:
+    @tool(effect=ToolEffect.UNSAFE)
+    async def slow() -> None:
+        """Charge, and never return."""
+        await asyncio.sleep(60)
+
+    flow = Workflow("t").tool("a", slow, timeout=0.05, continue_on=(covered,)).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow, session="f")
+    assert (result.status.value, result.error) == (status, None)
+    assert [error.failure for error in result.errors] == ([covered] if status == "completed" else [])
+
+
+async def test_what_a_person_wants_to_run_again_has_its_time_and_its_tries() -> None:
+    done = 0
+
+    @tool(effect=ToolEffect.UNSAFE)
+    async def charge() -> str:
+        """Charge, slowly at first."""
+        nonlocal done
+        done += 1
+        if done == 1:
+            await asyncio.sleep(60)
+        if done == 2:
+            raise ConnectionError("away")
+        return "receipt"
+
+    tries = RetryPolicy(max_attempts=3, backoff=0.0)
+    flow = Workflow("t").tool("a", charge, timeout=0.5, retry=tries, output="said").build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        assert (await trail.run(flow, session="f")).status is ExecutionStatus.WAITING
+        await trail.flow("f").settle("f:1:a:1", "rerun", by="ana")
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, result.output, done) == (ExecutionStatus.COMPLETED, "receipt", 3)
+
+
 @pytest.mark.parametrize("number", range(1, 4))
 async def test_what_does_not_leave_the_process_is_computed_again_after_a_crash(number: int) -> None:
     clock = HandClock()

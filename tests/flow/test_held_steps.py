@@ -1,5 +1,7 @@
 """Steps of a run that are held for a person, before and after them."""
 
+from typing import Literal
+
 import pytest
 
 from steptrail import ToolEffect
@@ -127,3 +129,24 @@ async def test_the_limit_of_a_node_that_is_held_after_it_is_recorded_once(ends: 
         assert not (await handle.resume(flow)).state.is_open
         events = await events_of(trail)
     assert [event.limit for event in events if isinstance(event, LimitReached)] == ["max_total_tokens"]
+
+
+@pytest.mark.parametrize("action", ["continue", "skip"])
+@pytest.mark.parametrize("sources", [("a", "b"), ("b", "a")])
+async def test_what_a_person_has_changed_at_a_held_step_is_seen_behind_a_join(
+    action: Literal["continue", "skip"], sources: tuple[str, str]
+) -> None:
+    flow = (
+        Workflow("t")
+        .noop("a")
+        .noop("b")
+        .function("end", lambda seen: [seen.get("new"), seen.get("old")], output="end")
+        .edge(sources, "end")
+        .build()
+    )
+    async with trail_of() as trail:
+        options = RunOptions(pause_before=("b",), longest_wait=0.0)
+        await trail.run(flow, vars={"old": 1}, session="f", options=options)
+        await trail.flow("f").step("b", action, set={"new": 2}, unset=["old"], by="ana")
+        result = await trail.flow("f").resume(flow)
+    assert (result.output, result.envelope.vars) == ([2, None], {"new": 2, "end": [2, None]})

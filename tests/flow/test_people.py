@@ -10,12 +10,12 @@ from steptrail.domain.flow.effects import Ask
 from steptrail.domain.flow.events import HumanRequested
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
 from steptrail.projections.runs_view.tables import EXECUTIONS
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.runtime.flow.builder import FlowBuilder
-from steptrail.workflow import FailureClass, RetryPolicy, RunOptions, Workflow
+from steptrail.workflow import FailureClass, RetryPolicy, Rule, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, calls_of
 from tests.harness.projecting import entries, projected
 from tests.runner.families import PATIENCE
@@ -166,6 +166,41 @@ async def test_a_rejection_is_an_answer_unless_the_node_says_otherwise(on_reject
     else:
         assert result.error is not None
         assert (result.error.failure, "not yet" in result.error.message) == (FailureClass.REJECTED, True)
+
+
+@pytest.mark.parametrize("how", ["rejected", "expired", "skipped", "skipped with a yes"])
+async def test_the_yes_of_an_earlier_round_is_none_to_a_question_without_one(how: str) -> None:
+    clock, rounds = HandClock(), iter(range(2))
+    flow = (
+        Workflow("t")
+        .function("draft", lambda _: next(rounds), output="round")
+        .human("review", expires=DAY, on_reject="fail", output="review")
+        .noop("reviewed")
+        .rule_router("again", [Rule("vars.round", to="approved")], default="draft")
+        .gate("approved", when="vars.review_approved")
+        .chain("draft", "review", "reviewed", "again", "approved")
+        .edge("again", "draft", loop=True)
+        .edge("review", "reviewed", when="error")
+        .build()
+    )
+    held = RunOptions(pause_before=("review",), longest_wait=0.0)
+    async with trail_of(clock) as trail:
+        handle = trail.flow("f")
+        await trail.run(flow, session="f")
+        await handle.answer("review", approved=True, by="ana")
+        await handle.resume(flow, options=held if how.startswith("skipped") else None)
+        match how:
+            case "rejected":
+                await handle.answer("review", approved=False, by="ana")
+            case "expired":
+                clock.advance(DAY)
+            case _:
+                said = {"review_approved": True} if how == "skipped with a yes" else {}
+                await handle.step("review", "skip", set=said, by="ana")
+        result = await handle.resume(flow)
+    passed = how == "skipped with a yes"
+    assert result.envelope.vars["review_approved"] is passed
+    assert result.stop_reason is (StopReason.COMPLETED if passed else StopReason.GUARD)
 
 
 async def test_a_choice_must_be_one_of_the_options() -> None:

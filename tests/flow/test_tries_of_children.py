@@ -1,13 +1,15 @@
 """The tries of a node that runs a stream below: which of them go on with the stream, and which count."""
 
 import pytest
+from pydantic import BaseModel
 
 from steptrail import AgentBuilder, Limits
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.models import ModelReply, ModelRequest, Usage
 from steptrail.testing import ScriptedModel, call, say
-from steptrail.workflow import Budget, Envelope, FailureClass, RetryPolicy, RunOptions, Workflow
+from steptrail.tools import SubagentTool
+from steptrail.workflow import Budget, Envelope, FailureClass, FlowTool, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -122,3 +124,41 @@ async def test_a_retried_map_that_is_skipped_may_be_left_with_a_shorter_list() -
         assert (await held.retry(flow)).status is ExecutionStatus.WAITING
         await held.step("n", "skip", set={"items": []}, by="ana")
         assert (await held.resume(flow)).status is ExecutionStatus.COMPLETED
+
+
+async def test_a_retry_begins_a_stream_anew_where_a_person_has_edited_the_arguments_of_its_tool() -> None:
+    class Asked(BaseModel):
+        text: str
+
+    world, asked = World(), list[JsonValue]()
+    world.fails["end"] = [RuntimeError("no")]
+    below = (
+        Workflow("below")
+        .function("parse", lambda envelope: asked.append(envelope.input["text"]))
+        .function("end", world.function("end"))
+        .chain("parse", "end")
+        .build()
+    )
+    called = FlowTool(below, parameters=Asked, approval=True)
+    flow = Workflow("t").tool("n", called, args={"text": "bad"}, retry=1).build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").approve((await trail.inbox())[0].id, by="ana")
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.FAILED
+        await trail.flow("f").retry(flow)
+        await trail.flow("f").approve((await trail.inbox())[0].id, by="ana", arguments={"text": "good"})
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.COMPLETED
+    assert asked == ["bad", "good"]
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_what_a_tool_runs_below_is_not_run_again_when_it_came_to_no_answer(kind: str) -> None:
+    model = ScriptedModel([call("unknown"), call("unknown"), call("unknown")])
+    agent = AgentBuilder("below").with_model(model).build()
+    below = Workflow("below").agent("ask", agent, prompt="x").build()
+    tool, args = (SubagentTool(agent), {"prompt": "x"}) if kind == "agent" else (FlowTool(below), dict[str, str]())
+    flow, clock = Workflow("t").tool("n", tool, args=args).build(), HandClock()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow)
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt, len(model.requests)) == (FailureClass.CHILD, 1, 1)

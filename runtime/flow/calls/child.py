@@ -1,7 +1,7 @@
 """A try of a node that runs an agent or another workflow, in a stream of its own. The one module that knows agents."""
 
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -21,6 +21,7 @@ from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspen
 from steptrail.runtime.flow.children import ChildFlow, why_no_output
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.json_form import looked_through
 
@@ -53,16 +54,13 @@ class AgentCall:
             except ConfigurationError as error:
                 raise NodeFault(FailureClass.CONFIG, str(error)) from None
 
-        lent = attempt.lent.limits if attempt.lent is not None else None
-        end = await child.run(self._agent, self._prompt, within=attempt.timeout, lent=lent, context=context)
+        end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
         return self._outcome(child, end)
 
     def _outcome(self, child: ChildSession, end: ChildSessionEnd) -> Outcome:
         usage, stream = end.usage, f"agent:{child.id}"
-        if end.is_late:
-            return TimedOut(error=_late(self._agent.name), usage=usage)
         if (state := end.ended) is None:
-            return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
+            return _unended(self._agent.name, stream, end)
         if not state.answered:
             return _no_answer(self._agent.name, stream, state.stop_reason, why_no_answer(state), usage)
         output = state.output_json if state.answers_in_a_type else cast("JsonValue", state.output)
@@ -84,13 +82,10 @@ class FlowCall:
     async def run(self, attempt: Try) -> Outcome:
         """Run the workflow, or go on with it; return its output with its whole bill."""
         child = ChildFlow(_place(attempt), self._means)
-        told, lent = attempt.context.context, attempt.lent
-        end = await child.run(self._flow, self.given, within=attempt.timeout, lent=lent, context=told)
+        end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
         usage, stream = end.usage, f"flow:{child.id}"
-        if end.is_late:
-            return TimedOut(error=_late(self._flow.name), usage=usage)
         if (state := end.ended) is None:
-            return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
+            return _unended(self._flow.name, stream, end)
         if state.status is not ExecutionStatus.COMPLETED:
             return _no_answer(self._flow.name, stream, state.stop_reason, why_no_output(state), usage)
         made = partial(Succeeded, output=state.output, sets=_usage_of(self._output, usage), usage=usage)
@@ -109,9 +104,13 @@ def _usage_of(output: str | None, usage: BilledUsage | None) -> dict[str, JsonVa
     return {} if output is None or usage is None else {f"{output}_usage": cast("JsonValue", usage.to_dict())}
 
 
-def _late(name: str) -> ErrorInfo:
+def _unended(name: str, stream: str, end: ChildEnd[Any]) -> Outcome:
+    """Return the outcome of a try whose stream has come to no end of its own: its time was up, or the stream rests."""
+    if not end.is_late:
+        return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=end.usage)
     message = f"{name!r} did not end within its time"
-    return ErrorInfo(type=ErrorType.TIMEOUT, error_class="steptrail:ChildTimeout", message=message)
+    late = ErrorInfo(type=ErrorType.TIMEOUT, error_class="steptrail:ChildTimeout", message=message)
+    return TimedOut(error=late, usage=end.usage)
 
 
 def _no_answer(name: str, stream: str, reason: StopReason | None, why: str, usage: BilledUsage | None) -> Failed:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct, structs
+
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
@@ -26,8 +27,8 @@ class Try:
     """The things that a try of a node is given.
 
     `timeout` is in seconds, `now` returns the present instant in microseconds of UTC, and `tried` is how many tries of
-    the node have ended. `child` is the place for a stream that it begins, and `lent` what the stream may use; None for
-    no limit. `writer` returns what shows a reply while it is written; None when nobody watches.
+    the node have ended. `child` is the place for a stream that it begins. `writer` returns what shows a reply while it
+    is written; None when nobody watches.
     """
 
     context: NodeContext
@@ -36,26 +37,24 @@ class Try:
     now: Callable[[], int]
     tried: int = 0
     child: ChildPlace | None = None
-    lent: Lent | None = None
     writer: Callable[[], ShowPiece | None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Succeeded:
-    """The try returned. Raises `NotStorable` for what could not be read back."""
+class Succeeded(Struct, frozen=True, kw_only=True):
+    """The try returned. Its fields are those of the event. Raises `NotStorable` for what could not be read back."""
 
     output: JsonValue = None
-    sets: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    sets: dict[str, JsonValue] = {}
     unsets: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     usage: BilledUsage | None = None
     route: Route | None = None
-    detail: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    detail: dict[str, JsonValue] = {}
 
     def __post_init__(self) -> None:
         for name in ("output", "sets", "detail"):
-            object.__setattr__(self, name, storable(getattr(self, name), name))
+            structs.force_setattr(self, name, storable(getattr(self, name), name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +83,11 @@ class TimedOut:
     may_retry: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended:
-    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer."""
+class Suspended(Struct, frozen=True, kw_only=True):
+    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer.
+
+    Its fields are those of the event.
+    """
 
     stream: str
     reason: str

@@ -34,7 +34,7 @@ class ToolCall:
         self._tool = cast("tool_port.RunnableTool", code)
         # What it declares now holds for new tries.
         self.effect = self._tool.spec.effect
-        self.usual = FailureClass.TOOL
+        self.usual = FailureClass.TOOL if self._tool.spec.runs_children is None else FailureClass.CHILD
         self.timeout: float | None = self._tool.spec.timeout
         # What a person made of the arguments replaces them as a whole.
         self.given: JsonValue = arguments(node.args, seen, node.required) if approved is None else approved
@@ -71,7 +71,7 @@ class ToolCall:
             case tool_port.ToolSucceeded(result=result, usage=usage):
                 return await looked_through(partial(Succeeded, output=result, usage=usage), result)
             case tool_port.ToolFailed(error=error, may_retry=is_covered, usage=usage):
-                failure = failure_class(error, FailureClass.TOOL)
+                failure = failure_class(error, self.usual)
                 may_retry = no_rule or is_covered
                 return Failed(failure=failure, error=error, usage=usage, raised=classify.raised, may_retry=may_retry)
             case tool_port.ToolTimedOut(error=error, may_retry=is_covered, usage=usage):

@@ -91,9 +91,8 @@ class _NoSuccess(Exception):
 
 def _refused(host: str, answer: HttpAnswer, now: float) -> Failed:
     refused = _NoSuccess(host, answer)
-    failure, kind = _class_of(answer.status), ErrorType.TOOL
-    if failure is FailureClass.RATE_LIMIT:
-        kind = ErrorType.RATE_LIMIT
+    failure = _class_of(answer.status)
+    kind = ErrorType.RATE_LIMIT if failure is FailureClass.RATE_LIMIT else ErrorType.TOOL
     error = replace(
         capture(refused, default=ErrorType.TOOL, now=now), type=kind, retryable=failure is not FailureClass.TOOL
     )
