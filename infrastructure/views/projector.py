@@ -183,7 +183,8 @@ class Projector(Generic[F]):
 
         Raises nothing, so that whatever is raised meanwhile was raised by the projection; see `_check`.
         """
-        damaged, prefixes, last = self._damaged.copy(), self._prefixes, batch.reached.position
+        damaged = self._damaged | {each.stream for each in batch.damage}
+        prefixes, last = self._prefixes, batch.reached.position
         newest, at = batch.newest, batch.at
         try:
             for item in items:
