@@ -58,8 +58,13 @@ class FoldMemory(Generic[F]):
         self._of_batch.clear()
 
     def refold(self, stream: str, entries: Iterable[LogEntry]) -> None:
-        """Make the fold of a stream again from its first entries. What that writes is thrown away."""
-        fold = self._projection.begin(stream)
+        """Make the missing fold of a stream again from its first entries, or go on with those that come after them.
+
+        What that writes is thrown away.
+        """
+        fold = self._folds.pop(stream, _Forgotten.IS)
+        if fold is _Forgotten.IS:
+            fold = self._projection.begin(stream)
         for entry in entries:
             after = self._projection.apply(fold, entry, Changes())
             fold = self._projection.begin(stream) if after is None else after

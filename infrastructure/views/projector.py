@@ -230,16 +230,13 @@ class Projector(Generic[F]):
             left = chain((missing,), left)
 
     async def _refold(self, before: LogEntry) -> None:
-        past: list[LogEntry] = []
-        log = self._store.log(
-            stream=before.stream, types=self.projection.types, limit=before.record.version, on_corrupt=lambda _: None
-        )
-        async for entry in log:
-            if entry.position >= before.position:
-                break
-            if entry.position not in self._skipped:
-                past.append(entry)
-        await self._in_thread(partial(_raised, partial(self._memory.refold, before.stream, past)))
+        stream, place, left = before.stream, 0, before.record.version
+        while left > 0 and place < before.position:
+            page = await self._store.log_page(place, min(left, _PAGE), types=self.projection.types, stream=stream)
+            found = [each for each in page.items if isinstance(each, LogEntry) and each.position < before.position]
+            past = [each for each in found if each.position not in self._skipped]
+            await self._in_thread(partial(_raised, partial(self._memory.refold, stream, past)))
+            place, left = page.reached, 0 if page.is_end else left - page.size
 
     async def _write(
         self, reached: Reached, changes: Changes, damage: list[NotCounted], skipped: Sequence[NotCounted] = ()
@@ -258,10 +255,9 @@ class Projector(Generic[F]):
     async def _apply_one_by_one(self) -> None:
         batch = _Batch(self.reached)
         page = await self._read(batch, self._page, await self._store.last_position())
-        entries = await self._in_thread(lambda: [*page])
-        self._check(batch)
-        await self._name_place(batch)
-        for entry in entries:
+        # One is held at a time: all of a page may be large.
+        while (entry := await self._in_thread(lambda: next(page, None))) is not None:
+            self._check(batch)
             changes = Changes()
             # The damage behind it is found again: this place is before it.
             passed = [each for each in batch.damage if each.position < entry.position]
@@ -282,6 +278,8 @@ class Projector(Generic[F]):
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
                 await self._in_thread(stop)
                 return
+        self._check(batch)
+        await self._name_place(batch)
         await self._write(batch.reached, Changes(), batch.damage)
 
     def _log_once(self, entry: LogEntry, raised: BaseException) -> None:
