@@ -98,11 +98,10 @@ class Projector(Generic[F]):
         found = await self._in_thread(self._stored)
         if found is None:
             return False
-        progress, damage, skipped = found
+        progress, damage, self._skipped = found
         if progress.reached != self.reached or self.stopped:
             self._memory.forget()
         self._damaged = {each.stream for each in damage}
-        self._skipped = {each.position for each in skipped}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
         if self.reached.position > end and (await self._store.grown(self.reached.position))[0] < self.reached.position:
@@ -289,15 +288,17 @@ class Projector(Generic[F]):
             said = "the projection %s fails at position %d"
             log_raised(_log, raised, said, self.projection.name, entry.position, level=logging.ERROR)
 
-    def _stored(self) -> tuple[ViewProgress, list[NotCounted], list[NotCounted]] | None:
+    def _stored(self) -> tuple[ViewProgress, list[NotCounted], set[int]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
 
-        def work(statements: Any) -> tuple[ViewProgress, list[NotCounted], list[NotCounted]] | None:
+        def work(statements: Any) -> tuple[ViewProgress, list[NotCounted], set[int]] | None:
             found = [each for each in generation.progress(statements) if each[:2] == own]
             if not found:
                 return None
-            damage = generation.damaged(statements, self.projection)
-            return found[0], damage, generation.skipped(statements, self.projection)
+            skipped = self._skipped
+            if found[0].reached != self.reached:  # otherwise nobody has written since, and they may be very many
+                skipped = {each.position for each in generation.skipped(statements, self.projection)}
+            return found[0], generation.damaged(statements, self.projection), skipped
 
         return generation.database.read(work)
 

@@ -456,3 +456,31 @@ async def test_the_past_of_a_stream_is_folded_again_a_page_at_a_time(
             await others.catch_up()
         assert pages == [500, 500, 100]
         assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 1_110, 605_605), ("agent:b", 1, 1)]
+
+
+async def test_what_was_passed_is_not_read_again_with_each_question(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped, read = Generation.skipped, list[int]()
+
+    def noted(generation: Generation, *given: Any) -> Any:
+        found = skipped(generation, *given)
+        read.append(len(found))
+        return found
+
+    projection = Counting(fails_at="bad")
+    projection.on_error = "skip"
+    async with viewed(store_url, projection) as (store, views), viewed(store_url, projection) as (_, others):
+        await note(store, "agent:a", 1, text="bad")
+        await views.catch_up()
+        monkeypatch.setattr(Generation, "skipped", noted)
+        for number in (3, 5):
+            await note(store, "agent:a", number)
+            await views.catch_up()
+        assert read == []
+        await note(store, "agent:a", 7, text="bad")
+        await others.catch_up()
+        await note(store, "agent:a", 9)
+        await views.catch_up()
+        assert read == [1, 2]
+        assert await rows(views, TOTALS) == [("odd", 3, 17)]
