@@ -307,10 +307,8 @@ class Projector(Generic[F]):
 
     async def _is_readable(self, damage: list[NotCounted]) -> bool:
         for each in damage:
-            corrupt: list[CorruptRecord] = []
-            log = self._store.log(after=each.position - 1, stream=each.stream, limit=1, on_corrupt=corrupt.append)
-            found = [position async for position, _, _ in log]
-            return found == [each.position] and not corrupt
+            page = await self._store.log_page(each.position - 1, 1, stream=each.stream)
+            return [item.position for item in page.items if isinstance(item, LogEntry)] == [each.position]
         return False
 
 

@@ -87,13 +87,13 @@ async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[st
     return states
 
 
-async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
-    """Return the questions that can be answered at `now`, of the streams that a query finds."""
-    return await _questions(store, await store.index(asked), now)
+async def open_questions(store: EventStore, streams: Sequence[str], now: int) -> Sequence[Question]:
+    """Return the questions of some streams that can be answered at `now`."""
+    return await _questions(store, await store.index(IndexQuery(streams=streams)), now)
 
 
 async def newest_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
-    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`."""
+    """Return the same of the streams that a query finds: as many as it is limited to, if so many are asked anything."""
     found, left = list[Question](), asked.limit
     while True:
         # A question that has expired stands in the index until somebody goes on with the run.

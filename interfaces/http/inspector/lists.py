@@ -122,8 +122,7 @@ async def page_of_questions(trail: Steptrail, access: Access, *, after: str | No
     """Return what people are asked in a page of runs."""
     now = trail.clock.utc()
     page = await page_of_runs(trail, access, IndexQuery(waits_for=ASKS_PEOPLE, waits_at=now), after=after)
-    asked = IndexQuery(streams=[row.stream for row in page.rows])
-    return QuestionPage(await open_questions(trail.store, asked, now), page.after)
+    return QuestionPage(await open_questions(trail.store, [row.stream for row in page.rows], now), page.after)
 
 
 async def needs(trail: Steptrail, access: Access) -> Needs:
