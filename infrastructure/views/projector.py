@@ -108,6 +108,7 @@ class Projector(Generic[F]):
             return False
         if not self.reached.position:
             self._never_counted = end
+            self._memory.begin_log()
         if self.reached.stream and await self._digest(self.reached) != self.reached.digest:
             return False
         return not await self._is_readable(damage[:1])
