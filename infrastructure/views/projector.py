@@ -95,7 +95,7 @@ class Projector(Generic[F]):
         """
         if self._is_outdated:
             return False
-        found = await self._in_thread(self._stored)
+        found = await self._in_thread(partial(self.generation.database.read, self._stored))
         if found is None:
             return False
         progress, damage, self._skipped = found
@@ -289,19 +289,15 @@ class Projector(Generic[F]):
             said = "the projection %s fails at position %d"
             log_raised(_log, raised, said, self.projection.name, entry.position, level=logging.ERROR)
 
-    def _stored(self) -> tuple[ViewProgress, list[NotCounted], set[int]] | None:
+    def _stored(self, statements: Any) -> tuple[ViewProgress, list[NotCounted], set[int]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
-
-        def work(statements: Any) -> tuple[ViewProgress, list[NotCounted], set[int]] | None:
-            found = [each for each in generation.progress(statements) if each[:2] == own]
-            if not found:
-                return None
-            skipped = self._skipped
-            if found[0].reached != self.reached:  # otherwise nobody has written since, and they may be very many
-                skipped = {each.position for each in generation.skipped(statements, self.projection)}
-            return found[0], generation.damaged(statements, self.projection), skipped
-
-        return generation.database.read(work)
+        found = [each for each in generation.progress(statements) if each[:2] == own]
+        if not found:
+            return None
+        skipped = self._skipped
+        if found[0].reached != self.reached:  # otherwise nobody has written since, and they may be very many
+            skipped = {each.position for each in generation.skipped(statements, self.projection)}
+        return found[0], generation.damaged(statements, self.projection), skipped
 
     async def _digest(self, reached: Reached) -> str:
         return (await self._store.digest(reached.stream, reached.stream_version)).hex()
