@@ -111,7 +111,8 @@ class Projector(Generic[F]):
             self._memory.begin_log()
         if self.reached.stream and await self._digest(self.reached) != self.reached.digest:
             return False
-        return not await self._is_readable(damage[:1])
+        # One at a time is quick, and as the log grows each has its turn: the first may never be mended.
+        return not (damage and await self._is_readable(damage[end % len(damage)]))
 
     async def apply(self) -> bool:
         """Apply one batch. False when the end of the log was reached, or the projection has stopped.
@@ -302,11 +303,9 @@ class Projector(Generic[F]):
     async def _digest(self, reached: Reached) -> str:
         return (await self._store.digest(reached.stream, reached.stream_version)).hex()
 
-    async def _is_readable(self, damage: list[NotCounted]) -> bool:
-        for each in damage:
-            page = await self._store.log_page(each.position - 1, 1, stream=each.stream)
-            return [item.position for item in page.items if isinstance(item, LogEntry)] == [each.position]
-        return False
+    async def _is_readable(self, damage: NotCounted) -> bool:
+        page = await self._store.log_page(damage.position - 1, 1, stream=damage.stream)
+        return [item.position for item in page.items if isinstance(item, LogEntry)] == [damage.position]
 
 
 class _Batch:

@@ -50,3 +50,30 @@ async def test_a_stream_stays_as_it_was_before_its_damage_on_all_pages_of_a_batc
         assert await views.verify() == []
         await views.rebuild()
         assert await contents(views) == found
+
+
+async def test_what_is_mended_is_counted_also_where_something_before_it_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    url = f"sqlite:///{path}"
+    async with viewed(url) as (store, _):
+        for name in "abc":
+            await note(store, f"agent:{name}", 1, 2)
+    with by_hand(path) as connection:
+        ((sound,),) = connection.execute("SELECT state FROM stored_events WHERE position = 4").fetchall()
+    for position in (2, 4, 6):
+        change_by_hand(path, "UPDATE stored_events SET state = X'00' WHERE position = ?", position)
+    async with viewed(url) as (store, views):
+        await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [(f"agent:{name}", 1, 1) for name in "abc"]
+        change_by_hand(path, "UPDATE stored_events SET state = ? WHERE position = 4", sound)
+        # One is looked at each time: which one changes as the log grows.
+        for number in range(3):
+            await note(store, "agent:d", number)
+            await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)][:3] == [
+            ("agent:a", 1, 1),
+            ("agent:b", 2, 3),
+            ("agent:c", 1, 1),
+        ]
+        assert (await views.fetch("SELECT stream FROM damaged ORDER BY stream")).rows == [("agent:a",), ("agent:c",)]
+        assert await views.verify() == []
