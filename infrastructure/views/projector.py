@@ -216,9 +216,14 @@ class Projector(Generic[F]):
             raise PlaceMoved
 
     async def _name_place(self, batch: "_Batch") -> None:
-        if (newest := batch.newest) is not None:
-            at, version = batch.at or batch.reached.at, newest.record.version
-            named = batch.reached._replace(at=at, stream=newest.stream, stream_version=version)
+        newest, place = batch.newest, batch.reached.position
+        found = [] if newest is None else [(newest.stream, newest.record.version)]
+        if self.until is None and (newest is None or newest.position < place):
+            # The last event that it reads may be in an older copy of the log too, and what came after that is not.
+            found += (await self._store.grown(place - 1))[1].items()
+        if found:
+            stream, version = found[-1]
+            named = batch.reached._replace(at=batch.at or batch.reached.at, stream=stream, stream_version=version)
             batch.reached = named._replace(digest=await self._digest(named))
 
     async def _fold(self, entries: Iterable[LogEntry], changes: Changes) -> None:
