@@ -137,6 +137,8 @@ class IndexContract:
             (IndexQuery(stop_reason="completed"), ["done"]),
             (IndexQuery(waits_for=["retry", "approval"]), ["asking"]),
             (IndexQuery(waits_for=["child"]), []),
+            (IndexQuery(waits_for=["approval"], waits_at=AT + 59), ["asking"]),
+            (IndexQuery(waits_for=["approval"], waits_at=AT + 60), []),
             (IndexQuery(streams=["agent:done", "agent:nobody", "agent:asking"]), ["done", "asking"]),
             (IndexQuery(streams=[]), []),
             (IndexQuery(standing="resting"), ["asking"]),

@@ -14,7 +14,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     """Which streams to return, the one that began last first; all that is given must hold.
 
     `status`, `stop_reason`, `name`, `tenant` and `standing` are those of the row, and `waits_for` kinds of waits, of
-    which one must be open.
+    which one must be open, and must not be over by the instant `waits_at` (microseconds of UTC).
     `streams` are ids, `parents` ids of the streams above, `forked_from` ids of the streams whose past is shared. The
     streams began at `since` or later, and before `until` (microseconds of UTC).
     `ended_before` asks for those that have ended before that instant (microseconds of UTC) and are not due at any.
@@ -38,6 +38,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     waits_for: Sequence[str] | None = None
+    waits_at: int = DUE_FIRST[0]
     streams: Sequence[str] | None = None
     parents: Sequence[str] | None = None
     forked_from: Sequence[str] | None = None

@@ -51,7 +51,8 @@ class Aging:
         """Delete what a batch has written of rows that are older, or gone."""
         for owner, below in self._below.items():
             written = _put(changes, owner)
-            kept = {key for key, row in written.items() if not _is_older(owner, row, before)}
+            ages = {key: row[owner.aged_by] for key, row in written.items()}
+            kept = {key for key, at in ages.items() if not (isinstance(at, int) and at < before)}
             touched = {owner.key_of(row) for table in below for row in _put(changes, table).values()} | written.keys()
             for keys in _cut(cleaned(owner.columns, [*(touched - kept)])):
                 at = quoted(owner.aged_by)
@@ -79,11 +80,6 @@ class Aging:
 
 def _put(changes: Changes, table: Table) -> Mapping[Key, Row]:
     return {key: row for key, row in changes.rows.get(table, {}).items() if row is not None}
-
-
-def _is_older(owner: Table, row: Row, before: int) -> bool:
-    at: Scalar = row[owner.aged_by]
-    return isinstance(at, int) and at < before
 
 
 def _cut(keys: Iterable[Key]) -> Iterator[Sequence[Key]]:

@@ -96,7 +96,7 @@ def statements_to_make(sql: Sql, table: Table, prefix: str = "") -> list[str]:
     is_number = len(table.key) == 1 and kinds[table.key[0]] is ColumnKind.INTEGER
     end = ")" if sql.has_comments or is_number else ") WITHOUT ROWID"
     made = [f"CREATE TABLE IF NOT EXISTS {place} (\n" + "\n".join([*lines, key]) + f"\n{end}"]
-    for number, index in enumerate(table.indexes, 1):
+    for number, index in enumerate(table.all_indexes, 1):
         columns = ", ".join(map(quoted, index.columns))
         where = f" WHERE {index.where}" if index.where else ""
         made.append(f"CREATE INDEX IF NOT EXISTS {quoted(f'{table.name}_{number}')} ON {place} ({columns}){where}")

@@ -6,6 +6,7 @@ own about rows that do not fit have none. The whole is in the log of the process
 
 import traceback
 from collections.abc import Iterator
+from itertools import islice
 
 from steptrail.domain.exception_words import words_of
 from steptrail.infrastructure.views.database import Unfit
@@ -18,15 +19,13 @@ _MOST = 5
 
 def kept_failure(error: BaseException) -> str:
     """Return the frames, the class and the message of an exception and of its causes, without values; its own last."""
-    said = [f"{_places(each)}{_named(each)}\n" for each in _chain(error)]
+    said = [f"{_places(each)}{_named(each)}\n" for each in islice(_chain(error), _MOST)]
     return "\n".join(reversed(said))[-_LONGEST:]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     one: BaseException | None = error
-    for _ in range(_MOST):
-        if one is None:
-            return
+    while one is not None:
         yield one
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
 

@@ -10,6 +10,9 @@ from steptrail.projections.kernel.projection import Projection
 
 F = TypeVar("F")
 
+_MARKS = 1 << 22
+"""So many streams are told apart, each by its hash: one that shares its mark is made again, though it is not needed."""
+
 
 class _Forgotten(Enum):
     """Stands for a fold that is not here: None may be one, of a projection that remembers nothing."""
@@ -25,6 +28,14 @@ class FoldMemory(Generic[F]):
         self._folds: dict[str, F] = {}
         # A set that keeps the order of the log, so that a batch writes its rows in the same order each time.
         self._of_batch: dict[str, None] = {}
+        self._marks: bytearray | None = None
+
+    def begin_log(self) -> None:
+        """Remember which streams are folded from now on, at the beginning of the log: no other one has a past.
+
+        Otherwise each would be made again whose first event is of a type that the projection does not read.
+        """
+        self._marks = bytearray(_MARKS)
 
     def fold(self, entries: Iterable[LogEntry], changes: Changes) -> LogEntry | None:
         """Fold entries, and return the first that was not folded; None when all were.
@@ -34,6 +45,7 @@ class FoldMemory(Generic[F]):
         """
         apply, begin, folds, forgotten = self._projection.apply, self._projection.begin, self._folds, _Forgotten.IS
         newest: str | None = None
+        marks = self._marks
         fold: F | _Forgotten = forgotten
         for entry in entries:
             if (stream := entry.stream) != newest:
@@ -41,9 +53,12 @@ class FoldMemory(Generic[F]):
                 newest, fold = stream, folds.pop(stream, forgotten)
                 self._of_batch[stream] = None
             if fold is forgotten:
-                if entry.record.version > 1:
+                mark = hash(stream) % _MARKS
+                if entry.record.version > 1 and (marks is None or marks[mark]):
                     return entry
                 fold = begin(stream)
+                if marks is not None:
+                    marks[mark] = 1
             after = apply(fold, entry, changes)
             folds[stream] = fold = begin(stream) if after is None else after
         return None
@@ -58,8 +73,13 @@ class FoldMemory(Generic[F]):
         self._of_batch.clear()
 
     def refold(self, stream: str, entries: Iterable[LogEntry]) -> None:
-        """Make the fold of a stream again from its first entries. What that writes is thrown away."""
-        fold = self._projection.begin(stream)
+        """Make the missing fold of a stream again from its first entries, or go on with those that come after them.
+
+        What that writes is thrown away.
+        """
+        fold = self._folds.pop(stream, _Forgotten.IS)
+        if fold is _Forgotten.IS:
+            fold = self._projection.begin(stream)
         for entry in entries:
             after = self._projection.apply(fold, entry, Changes())
             fold = self._projection.begin(stream) if after is None else after
@@ -71,9 +91,10 @@ class FoldMemory(Generic[F]):
             del self._folds[stream]
 
     def forget(self, stream: str | None = None) -> None:
-        """Forget all folds, or that of a stream which is all of the batch."""
+        """Forget all folds and which streams have any, or the fold of a stream which is all of the batch."""
         if stream is None:
             self._folds.clear()
+            self._marks = None
         else:
             self._folds.pop(stream, None)
         self._of_batch.clear()

@@ -257,17 +257,9 @@ class Generation:
 
     def stop(self, projection: Projection[Any], before: int, position: int, error: str) -> None:
         """Store where a projection has stopped, and why."""
-
-        def work(statements: Statements) -> None:
-            statements.change(
-                f"UPDATE {self._prefix}projections SET error_position = $3, error = $4 WHERE {_OF} AND position = $5",  # noqa: S608
-                *_named(projection),
-                position,
-                _plain(error),
-                before,
-            )
-
-        self.database.write(work)
+        stopped = f"UPDATE {self._prefix}projections SET error_position = $3, error = $4 WHERE {_OF} AND position = $5"  # noqa: S608
+        values = (*_named(projection), position, _plain(error), before)
+        self.database.write(lambda statements: statements.change(stopped, *values))
 
     def rows(self, statements: Statements, table: Table) -> Iterator[tuple[Scalar, ...]]:
         """Yield all rows of a table in the order of the key, with the values that were put in."""

@@ -95,23 +95,24 @@ class Projector(Generic[F]):
         """
         if self._is_outdated:
             return False
-        found = await self._in_thread(self._stored)
+        found = await self._in_thread(partial(self.generation.database.read, self._stored))
         if found is None:
             return False
-        progress, damage, skipped = found
+        progress, damage, self._skipped = found
         if progress.reached != self.reached or self.stopped:
             self._memory.forget()
         self._damaged = {each.stream for each in damage}
-        self._skipped = {each.position for each in skipped}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
         if self.reached.position > end and (await self._store.grown(self.reached.position))[0] < self.reached.position:
             return False
         if not self.reached.position:
             self._never_counted = end
+            self._memory.begin_log()
         if self.reached.stream and await self._digest(self.reached) != self.reached.digest:
             return False
-        return not await self._is_readable(damage[:1])
+        # One at a time is quick, and as the log grows each has its turn: the first may never be mended.
+        return not (damage and await self._is_readable(damage[end % len(damage)]))
 
     async def apply(self) -> bool:
         """Apply one batch. False when the end of the log was reached, or the projection has stopped.
@@ -183,7 +184,8 @@ class Projector(Generic[F]):
 
         Raises nothing, so that whatever is raised meanwhile was raised by the projection; see `_check`.
         """
-        damaged, prefixes, last = self._damaged.copy(), self._prefixes, batch.reached.position
+        damaged = self._damaged | {each.stream for each in batch.damage}
+        prefixes, last = self._prefixes, batch.reached.position
         newest, at = batch.newest, batch.at
         try:
             for item in items:
@@ -214,9 +216,14 @@ class Projector(Generic[F]):
             raise PlaceMoved
 
     async def _name_place(self, batch: "_Batch") -> None:
-        if (newest := batch.newest) is not None:
-            at, version = batch.at or batch.reached.at, newest.record.version
-            named = batch.reached._replace(at=at, stream=newest.stream, stream_version=version)
+        newest, place = batch.newest, batch.reached.position
+        found = [] if newest is None else [(newest.stream, newest.record.version)]
+        if self.until is None and (newest is None or newest.position < place):
+            # The last event that it reads may be in an older copy of the log too, and what came after that is not.
+            found += (await self._store.grown(place - 1))[1].items()
+        if found:
+            stream, version = found[-1]
+            named = batch.reached._replace(at=batch.at or batch.reached.at, stream=stream, stream_version=version)
             batch.reached = named._replace(digest=await self._digest(named))
 
     async def _fold(self, entries: Iterable[LogEntry], changes: Changes) -> None:
@@ -229,16 +236,13 @@ class Projector(Generic[F]):
             left = chain((missing,), left)
 
     async def _refold(self, before: LogEntry) -> None:
-        past: list[LogEntry] = []
-        log = self._store.log(
-            stream=before.stream, types=self.projection.types, limit=before.record.version, on_corrupt=lambda _: None
-        )
-        async for entry in log:
-            if entry.position >= before.position:
-                break
-            if entry.position not in self._skipped:
-                past.append(entry)
-        await self._in_thread(partial(_raised, partial(self._memory.refold, before.stream, past)))
+        stream, place, left = before.stream, 0, before.record.version
+        while left > 0 and place < before.position:
+            page = await self._store.log_page(place, min(left, _PAGE), types=self.projection.types, stream=stream)
+            found = [each for each in page.items if isinstance(each, LogEntry) and each.position < before.position]
+            past = [each for each in found if each.position not in self._skipped]
+            await self._in_thread(partial(_raised, partial(self._memory.refold, stream, past)))
+            place, left = page.reached, 0 if page.is_end else left - page.size
 
     async def _write(
         self, reached: Reached, changes: Changes, damage: list[NotCounted], skipped: Sequence[NotCounted] = ()
@@ -257,10 +261,9 @@ class Projector(Generic[F]):
     async def _apply_one_by_one(self) -> None:
         batch = _Batch(self.reached)
         page = await self._read(batch, self._page, await self._store.last_position())
-        entries = await self._in_thread(lambda: [*page])
-        self._check(batch)
-        await self._name_place(batch)
-        for entry in entries:
+        # One is held at a time: all of a page may be large.
+        while (entry := await self._in_thread(lambda: next(page, None))) is not None:
+            self._check(batch)
             changes = Changes()
             # The damage behind it is found again: this place is before it.
             passed = [each for each in batch.damage if each.position < entry.position]
@@ -281,6 +284,8 @@ class Projector(Generic[F]):
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
                 await self._in_thread(stop)
                 return
+        self._check(batch)
+        await self._name_place(batch)
         await self._write(batch.reached, Changes(), batch.damage)
 
     def _log_once(self, entry: LogEntry, raised: BaseException) -> None:
@@ -290,28 +295,22 @@ class Projector(Generic[F]):
             said = "the projection %s fails at position %d"
             log_raised(_log, raised, said, self.projection.name, entry.position, level=logging.ERROR)
 
-    def _stored(self) -> tuple[ViewProgress, list[NotCounted], list[NotCounted]] | None:
+    def _stored(self, statements: Any) -> tuple[ViewProgress, list[NotCounted], set[int]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
-
-        def work(statements: Any) -> tuple[ViewProgress, list[NotCounted], list[NotCounted]] | None:
-            found = [each for each in generation.progress(statements) if each[:2] == own]
-            if not found:
-                return None
-            damage = generation.damaged(statements, self.projection)
-            return found[0], damage, generation.skipped(statements, self.projection)
-
-        return generation.database.read(work)
+        found = [each for each in generation.progress(statements) if each[:2] == own]
+        if not found:
+            return None
+        skipped = self._skipped
+        if found[0].reached != self.reached:  # otherwise nobody has written since, and they may be very many
+            skipped = {each.position for each in generation.skipped(statements, self.projection)}
+        return found[0], generation.damaged(statements, self.projection), skipped
 
     async def _digest(self, reached: Reached) -> str:
         return (await self._store.digest(reached.stream, reached.stream_version)).hex()
 
-    async def _is_readable(self, damage: list[NotCounted]) -> bool:
-        for each in damage:
-            corrupt: list[CorruptRecord] = []
-            log = self._store.log(after=each.position - 1, stream=each.stream, limit=1, on_corrupt=corrupt.append)
-            found = [position async for position, _, _ in log]
-            return found == [each.position] and not corrupt
-        return False
+    async def _is_readable(self, damage: NotCounted) -> bool:
+        page = await self._store.log_page(damage.position - 1, 1, stream=damage.stream)
+        return [item.position for item in page.items if isinstance(item, LogEntry)] == [damage.position]
 
 
 class _Batch:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 _PUT_OFF_SECONDS = 0.5
 """So long a batch waits for what is more urgent, and no longer."""
@@ -15,23 +15,13 @@ class Turns:
         self._urgent, self._is_free = 0, asyncio.Event()
         self._is_free.set()
 
-    @contextmanager
-    def put_off(self) -> Generator[None]:
+    def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most."""
-        self._hold(1)
-        try:
-            yield
-        finally:
-            self._hold(-1)
+        return self._held(1)
 
-    @contextmanager
-    def needed(self) -> Generator[None]:
+    def needed(self) -> AbstractContextManager[None]:
         """Begin batches again inside of this block, which is inside of one of `put_off`."""
-        self._hold(-1)
-        try:
-            yield
-        finally:
-            self._hold(1)
+        return self._held(-1)
 
     async def wait(self) -> None:
         """Return when a batch may begin."""
@@ -39,6 +29,14 @@ class Turns:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PUT_OFF_SECONDS):
                     await self._is_free.wait()
+
+    @contextmanager
+    def _held(self, more: int) -> Generator[None]:
+        self._hold(more)
+        try:
+            yield
+        finally:
+            self._hold(-more)
 
     def _hold(self, more: int) -> None:
         self._urgent += more

@@ -142,9 +142,7 @@ class Views:
 
     async def as_of(self, *, for_us: bool = False) -> AsOf:
         """Return up to where all projections have come, or those that questions of ours need."""
-        names = {each.name for each in (self._asked if for_us else self._projections)}
-        found = [each for each in await self.progress() if each.name in names]
-        return _slowest(found) if len(found) == len(names) else AsOf(0, 0)
+        return _slowest(await self.progress(), self._asked if for_us else self._projections)
 
     async def end(self) -> int:
         """Return the position of the newest record of the log."""
@@ -180,7 +178,7 @@ class Views:
         while True:
             left = await self.catch_up()
             found = await self.progress()
-            if len(found) == len(self._projections) and _slowest(found).position >= position:
+            if len(found) == len(self._projections) and _slowest(found, self._projections).position >= position:
                 return
             for each in found:
                 # Who is at work on one that has stopped may have a mended class.
@@ -195,9 +193,7 @@ class Views:
         """
 
         def of(generation: Generation, statements: Statements) -> tuple[T, AsOf]:
-            asked = {(each.name, each.version) for each in self._asked}
-            own = [each for each in generation.progress(statements) if each[:2] in asked]
-            return work(statements), _slowest(own) if len(own) == len(asked) else AsOf(0, 0)
+            return work(statements), _slowest(generation.progress(statements), self._asked)
 
         return await self._of_present(lambda generation: generation.database, of)
 
@@ -230,14 +226,11 @@ class Views:
     async def old(self, before: int) -> int:
         """Return how many rows of ours ended before an instant, without what belongs to them. Changes nothing."""
 
-        def of(generation: Generation) -> int:
-            def work(statements: Statements) -> int:
-                found = (generation.old(statements, each, before) for each in self._asked)
-                return sum(len(keys) for old in found for keys in old.values())
+        def work(generation: Generation, statements: Statements) -> int:
+            found = (generation.old(statements, each, before) for each in self._asked)
+            return sum(len(keys) for old in found for keys in old.values())
 
-            return generation.database.read(work)
-
-        return await self._in(self._readers, partial(self._present.of, of)) or 0
+        return await self._if_there(work) or 0
 
     async def prune(self, before: int) -> int:
         """Delete rows that ended before an instant, and return how many of ours, without what belonged to them.
@@ -277,7 +270,7 @@ class Views:
             try:
                 seen = partial(self.series.face, present or 0, ours.name)
                 face = 0 if present is None else await self._in(self._threads, seen)
-                pruned = _NOT_PRUNED if whole else await self._pruned()
+                pruned = _NOT_PRUNED if whole else await self._if_there(Generation.pruned) or _NOT_PRUNED
             except StoreDamaged as error:
                 _log.warning("%s; what was pruned is in them again", error)
                 face, pruned = 0, _NOT_PRUNED
@@ -443,14 +436,13 @@ class Views:
         """Return the generation that readers look at, with the tables of all projections. Makes the first one."""
         return await self._in(self._threads, self._present.generation)
 
-    async def _pruned(self) -> Mapping[str, int]:
-        """Return the instants before which rows of the present generation are left out, by projection."""
-        read = partial(self._present.of, lambda generation: generation.database.read(generation.pruned))
-        return await self._in(self._readers, read) or _NOT_PRUNED
+    async def _if_there(self, work: Callable[[Generation, Statements], T]) -> T | None:
+        """Return what `work` reads of the generation that readers look at; None while there is none."""
+        read = partial(self._present.of, lambda generation: generation.database.read(partial(work, generation)))
+        return await self._in(self._readers, read)
 
     async def _books(self) -> Sequence[ViewProgress]:
-        read = partial(self._present.of, lambda generation: generation.database.read(generation.progress))
-        return await self._in(self._readers, read) or ()
+        return await self._if_there(Generation.progress) or ()
 
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
         of = (projection.name, projection.version)
@@ -467,5 +459,8 @@ class Views:
         return await finished(future, on_cancel=on_cancel)
 
 
-def _slowest(found: Sequence[ViewProgress]) -> AsOf:
-    return min((AsOf(each.reached.position, each.reached.at) for each in found), default=AsOf(0, 0))
+def _slowest(found: Sequence[ViewProgress], needed: Sequence[Projection[Any]]) -> AsOf:
+    """Return up to where all that are needed have come."""
+    names = {(each.name, each.version) for each in needed}
+    counted = [AsOf(each.reached.position, each.reached.at) for each in found if each[:2] in names]
+    return min(counted) if counted and len(counted) == len(names) else AsOf(0, 0)

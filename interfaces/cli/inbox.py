@@ -8,7 +8,6 @@ from functools import partial
 
 from steptrail.domain.errors import stream_name
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.going_on import answers_to, store_given, typed, valued
@@ -99,7 +98,7 @@ async def _watched(arguments: argparse.Namespace, output: Output, trail: Steptra
 
 
 async def _is_asked(trail: Steptrail, question: Question) -> bool:
-    asked = await open_questions(trail.store, IndexQuery(streams=[question.stream]), trail.clock.utc())
+    asked = await open_questions(trail.store, [question.stream], trail.clock.utc())
     return any(each.id == question.id for each in asked)
 
 

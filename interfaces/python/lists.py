@@ -87,28 +87,22 @@ async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[st
     return states
 
 
-async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
-    """Return the questions that can be answered at `now`, of the streams that a query finds."""
-    return await _questions(store, await store.index(asked), now)
+async def open_questions(store: EventStore, streams: Sequence[str], now: int) -> Sequence[Question]:
+    """Return the questions of some streams that can be answered at `now`."""
+    return await _questions(store, await store.index(IndexQuery(streams=streams)), now)
 
 
 async def newest_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
-    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`."""
+    """Return the same of the streams that a query finds: as many as it is limited to, if so many are asked anything."""
     found, left = list[Question](), asked.limit
     while True:
-        rows = await store.index(replace(asked, limit=left))
         # A question that has expired stands in the index until somebody goes on with the run.
-        waiting = [row for row in rows if is_waiting(row, now)]
-        of_rows = await _questions(store, waiting, now)
+        rows = await store.index(replace(asked, waits_at=now, limit=left))
+        of_rows = await _questions(store, rows, now)
         found += of_rows
         if left is None or len(rows) < left or (more := left - len({each.stream for each in of_rows})) == 0:
             return found
         left, asked = more, replace(asked, after=rows[-1].stream)
-
-
-def is_waiting(row: RunSummary, now: int) -> bool:
-    """Tell whether something that a run waits for has not come, and can still come at `now`."""
-    return any(each.answered_at is None and (each.due_at is None or each.due_at > now) for each in row.waits)
 
 
 async def _questions(store: EventStore, rows: Sequence[RunSummary], now: int) -> Sequence[Question]:

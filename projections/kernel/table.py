@@ -125,6 +125,19 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.columns[len(self.key) :]
 
     @property
+    def all_indexes(self) -> Sequence[Index]:
+        """The indexes that are named, and behind them those by which old rows and what belongs to them are found."""
+        by_age = [[self.aged_by]] if self.aged_by else []
+        by_owner = [self.belongs_to.key] if self.belongs_to is not None else []
+        there = [self.key, *(index.columns for index in self.indexes if not index.where)]
+        missing = [
+            each
+            for each in (*by_age, *by_owner)
+            if not any(set(columns[: len(each)]) == set(each) for columns in there)
+        ]
+        return [*self.indexes, *map(Index, missing)]
+
+    @property
     def blanks(self) -> Row:
         """The optional columns, each without a value: what a row says before anything is known."""
         return {column.name: None for column in self.columns if column.is_optional}

@@ -128,7 +128,6 @@ EXECUTIONS = Table(
         Index(("root", "execution"), "root IS NOT NULL"),
         Index(("parent", "execution"), "parent IS NOT NULL"),
         Index(("started_at",)),
-        Index(("ended_at",)),
     ),
 )
 
@@ -312,7 +311,6 @@ TAGS = Table(
         _text("value", "Its value as text.")._replace(is_private=True),
         _EXECUTION,
     ),
-    indexes=(Index(("execution",)),),
 )
 
 SIGNATURES = Table(

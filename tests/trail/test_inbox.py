@@ -3,14 +3,18 @@
 import asyncio
 import json
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.tools import ApprovalRule, OnUnknown
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
@@ -94,7 +98,13 @@ async def test_the_inbox_comes_in_pages_and_leaves_out_a_session_that_cannot_be_
         assert [each.stream for each in await trail.inbox(limit=9, after="s3")] == ["agent:s2", "agent:s1", "agent:s0"]
 
 
-async def test_a_question_that_has_expired_is_asked_no_more(store_url: str) -> None:
+async def test_a_question_that_has_expired_is_asked_no_more(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, looks = RecorderEventStore.index, list[Sequence[RunSummary]]()
+
+    async def noted(store: RecorderEventStore, asked: IndexQuery) -> Sequence[RunSummary]:
+        looks.append(await index(store, asked))
+        return looks[-1]
+
     async with Steptrail.open(store_url) as trail:
         await trail.run(AGENT, "pay", session="s")
         assert len(await trail.inbox()) == 1
@@ -106,9 +116,12 @@ async def test_a_question_that_has_expired_is_asked_no_more(store_url: str) -> N
         for number in range(3):
             await trail.run(AGENT, "pay", session=f"s{number}")
     async with Steptrail(Environment(store=open_store(store_url), clock=Shifted(hours=1.1))) as later:
+        monkeypatch.setattr(RecorderEventStore, "index", noted)
         # What is asked no more takes nobody's place in a page.
         assert [each.stream for each in await later.inbox(limit=1)] == ["agent:before"]
         assert [each.stream for each in await later.inbox(limit=2)] == ["agent:before"]
+        # The index leaves it out: otherwise one who asks for few has it look again and again where many have expired.
+        assert [len(rows) for rows in looks] == [1, 1]
 
 
 def test_the_commands_that_the_inbox_prints_answer_as_they_are_typed(

@@ -48,7 +48,7 @@ ASKED = {
     ),
     "a list: the newest of a tenant": IndexQuery(tenant="acme", limit=51),
     "a list: those after them, of a tenant": IndexQuery(tenant="acme", limit=51, after="agent:7"),
-    "an inbox: that of a tenant": IndexQuery(tenant="acme", waits_for=ASKS_PEOPLE, limit=51),
+    "an inbox: that of a tenant": IndexQuery(tenant="acme", waits_for=ASKS_PEOPLE, waits_at=NOW, limit=51),
 }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.harness.hands import by_hand, change_by_hand
 from tests.views.counting import STREAMS, note
-from tests.views.kit import rows, viewed
+from tests.views.kit import contents, rows, viewed
 
 
 async def test_a_stream_stays_as_it_was_before_its_damage_until_that_is_mended(tmp_path: Path) -> None:
@@ -32,3 +32,48 @@ async def test_a_stream_stays_as_it_was_before_its_damage_until_that_is_mended(t
         await views.catch_up()
         assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 3, 6), ("agent:b", 1, 4)]
         assert (await views.fetch("SELECT stream FROM damaged")).rows == []
+
+
+async def test_a_stream_stays_as_it_was_before_its_damage_on_all_pages_of_a_batch(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    url = f"sqlite:///{path}"
+    async with viewed(url) as (store, _):
+        await note(store, "agent:a", 1, 2)
+        await note(store, "agent:b", 4)
+        await note(store, "agent:a", 3, 5)
+    change_by_hand(path, "UPDATE stored_events SET state = X'00' WHERE position = 2")
+    # A page has two entries, and a batch of a rebuild has all pages.
+    async with viewed(url, most=2) as (_, views):
+        await views.catch_up()
+        found = await contents(views)
+        assert [row[1:4] for row in found["v1_streams"]] == [("agent:a", 1, 1), ("agent:b", 1, 4)]
+        assert await views.verify() == []
+        await views.rebuild()
+        assert await contents(views) == found
+
+
+async def test_what_is_mended_is_counted_also_where_something_before_it_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    url = f"sqlite:///{path}"
+    async with viewed(url) as (store, _):
+        for name in "abc":
+            await note(store, f"agent:{name}", 1, 2)
+    with by_hand(path) as connection:
+        ((sound,),) = connection.execute("SELECT state FROM stored_events WHERE position = 4").fetchall()
+    for position in (2, 4, 6):
+        change_by_hand(path, "UPDATE stored_events SET state = X'00' WHERE position = ?", position)
+    async with viewed(url) as (store, views):
+        await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [(f"agent:{name}", 1, 1) for name in "abc"]
+        change_by_hand(path, "UPDATE stored_events SET state = ? WHERE position = 4", sound)
+        # One is looked at each time: which one changes as the log grows.
+        for number in range(3):
+            await note(store, "agent:d", number)
+            await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)][:3] == [
+            ("agent:a", 1, 1),
+            ("agent:b", 2, 3),
+            ("agent:c", 1, 1),
+        ]
+        assert (await views.fetch("SELECT stream FROM damaged ORDER BY stream")).rows == [("agent:a",), ("agent:c",)]
+        assert await views.verify() == []

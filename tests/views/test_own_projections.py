@@ -13,6 +13,7 @@ from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.errors import QueryRefused
 from steptrail.errors import ConfigurationError, ProjectionStopped
 from steptrail.events import LogEntry, ToolExecutionCompleted
+from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
 from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projection, Table
@@ -411,3 +412,29 @@ async def test_without_the_class_there_is_no_such_table(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         with pytest.raises(QueryRefused):
             await refunds(trail)
+
+
+async def test_a_count_from_the_beginning_reads_the_log_once_however_sessions_begin(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refold, again = FoldMemory[Any].refold, list[str]()
+
+    def noted(memory: FoldMemory[Any], stream: str, entries: Any) -> None:
+        again.append(stream)
+        refold(memory, stream, entries)
+
+    monkeypatch.setattr(FoldMemory, "refold", noted)
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
+        agent = desk(5)
+        for name in ("a", "b"):
+            await trail.run(agent, "hi", session=name)
+        await trail.views.wait(timeout=60)
+        await trail.views.rebuild()
+        assert await trail.views.verify() == []
+        assert again == []
+        # Another process begins in the middle, and knows nothing of what comes before.
+        async with Steptrail.open(store_url, projections=[Refunds()]) as other:
+            await trail.run(desk(7), "again", session="a")
+            await other.views.wait(timeout=60)
+        assert "agent:a" in again
+        assert sorted(await refunds(trail)) == [("agent:a", 5), ("agent:a", 7), ("agent:b", 5)]

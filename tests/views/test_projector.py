@@ -418,3 +418,69 @@ async def test_read_models_are_kept_although_there_was_no_memory_for_a_while(
         while [each.reached.position for each in await views.progress()] != [1]:
             await asyncio.sleep(0.01)
         assert await rows(views, TOTALS) == [("even", 1, 2)]
+
+
+async def test_what_is_behind_an_entry_that_fails_is_not_read_before_it_is_its_turn(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(digest: bytes) -> bytes:
+        raise StoreUnavailable("the store has gone away")
+
+    async with viewed(store_url, Counting(fails_at="bad")) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:a", 2, text="bad")
+        await note(store, "agent:b", 3, text="so long that it lies apart from its event " * 1000)
+        assert isinstance(store, RecorderEventStore)
+        monkeypatch.setattr(store.recorder, "body", away)
+        await views.catch_up()
+        (stopped,) = await views.progress()
+        assert (stopped.reached.position, stopped.error_position) == (1, 2)
+
+
+async def test_the_past_of_a_stream_is_folded_again_a_page_at_a_time(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refold, pages = FoldMemory[Any].refold, list[int]()
+
+    def noted(memory: FoldMemory[Any], stream: str, entries: Any) -> None:
+        pages.append(len(entries))
+        refold(memory, stream, entries)
+
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", *range(1, 1_101))
+        await note(store, "agent:b", 1)
+        await views.catch_up()
+        await note(store, "agent:a", *range(1, 11))
+        monkeypatch.setattr(FoldMemory, "refold", noted)
+        async with viewed(store_url) as (_, others):
+            await others.catch_up()
+        assert pages == [500, 500, 100]
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 1_110, 605_605), ("agent:b", 1, 1)]
+
+
+async def test_what_was_passed_is_not_read_again_with_each_question(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped, read = Generation.skipped, list[int]()
+
+    def noted(generation: Generation, *given: Any) -> Any:
+        found = skipped(generation, *given)
+        read.append(len(found))
+        return found
+
+    projection = Counting(fails_at="bad")
+    projection.on_error = "skip"
+    async with viewed(store_url, projection) as (store, views), viewed(store_url, projection) as (_, others):
+        await note(store, "agent:a", 1, text="bad")
+        await views.catch_up()
+        monkeypatch.setattr(Generation, "skipped", noted)
+        for number in (3, 5):
+            await note(store, "agent:a", number)
+            await views.catch_up()
+        assert read == []
+        await note(store, "agent:a", 7, text="bad")
+        await others.catch_up()
+        await note(store, "agent:a", 9)
+        await views.catch_up()
+        assert read == [1, 2]
+        assert await rows(views, TOTALS) == [("odd", 3, 17)]

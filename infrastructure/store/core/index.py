@@ -173,7 +173,8 @@ def _found(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, LiteralS
     if asked.waits_for is not None:
         kinds = _marks(mark, len(asked.waits_for))
         waiting: LiteralString = f"SELECT stream FROM {schema}waits WHERE answered_at IS NULL AND kind IN ({kinds})"  # noqa: S608
-        demand(f"s.number IN ({waiting})", *asked.waits_for)
+        still_open: LiteralString = f"(due_at IS NULL OR due_at > {mark})"
+        demand(f"s.number IN ({waiting} AND {still_open})", *asked.waits_for, asked.waits_at)
     table: LiteralString = f"{schema}streams s"
     order: LiteralString = "s.number DESC" if asked.due_after is None else "s.due_at, s.id"
     numbers, of_numbers = _numbers(asked, dialect)

@@ -93,7 +93,7 @@ class Acting(Answering):
         if do in _STEERING:
             await _steered(handle, row, form, by, reason)
             return name
-        asked = await open_questions(self.trail.store, IndexQuery(streams=[row.stream]), self.trail.clock.utc())
+        asked = await open_questions(self.trail.store, [row.stream], self.trail.clock.utc())
         question = next((each for each in asked if each.id == form.get("to")), None)
         if question is None or shown_digest(question) != form.get("shown"):
             first = None if question is not None else await self._first(row, form.get("to", ""))

@@ -16,7 +16,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.shared.tags import kept_tenant
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
-from steptrail.interfaces.python.lists import is_waiting, open_questions
+from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import ASKS_PEOPLE, Question
@@ -120,10 +120,9 @@ async def runs_due(trail: Steptrail, access: Access) -> tuple[Sequence[RunSummar
 
 async def page_of_questions(trail: Steptrail, access: Access, *, after: str | None = None) -> QuestionPage:
     """Return what people are asked in a page of runs."""
-    now, asking = trail.clock.utc(), IndexQuery(waits_for=ASKS_PEOPLE)
-    page = await page_of_runs(trail, access, asking, after=after, wanted=lambda row: is_waiting(row, now))
-    asked = IndexQuery(streams=[row.stream for row in page.rows])
-    return QuestionPage(await open_questions(trail.store, asked, now), page.after)
+    now = trail.clock.utc()
+    page = await page_of_runs(trail, access, IndexQuery(waits_for=ASKS_PEOPLE, waits_at=now), after=after)
+    return QuestionPage(await open_questions(trail.store, [row.stream for row in page.rows], now), page.after)
 
 
 async def needs(trail: Steptrail, access: Access) -> Needs:

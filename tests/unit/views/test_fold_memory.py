@@ -76,3 +76,17 @@ def test_a_stream_whose_id_a_hand_has_emptied_is_folded_like_any_other() -> None
     assert memory.fold([second], changes) is None
     memory.end_batch(changes)
     assert ended.told == [[1], [1, 2]]
+
+
+def test_a_stream_that_was_not_seen_since_the_beginning_of_the_log_is_not_made_again() -> None:
+    # The first event of each stream is of a type that the projection does not read.
+    _, _, _, a, b, c, again, *_ = sample_log({name: [Noted(number=n) for n in (1, 2, 3)] for name in "abc"})
+    memory, changes = FoldMemory(Ended(), most=1), Changes()
+    assert memory.fold([a], changes) == a
+    memory.begin_log()
+    assert memory.fold([a, b], changes) is None
+    memory.end_batch(changes)
+    memory.trim()
+    assert memory.fold([c, again], changes) == again
+    memory.forget()  # others may have folded what comes before the next place
+    assert memory.fold([c], changes) == c
