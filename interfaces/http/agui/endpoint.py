@@ -73,7 +73,7 @@ class AguiApp(Closing):
 
     async def __aenter__(self) -> Self:
         """Begin to work, and return self. Raises `StoreUnavailable` when the engine that wakes the worker is away."""
-        await self._work.begin()
+        await self._work.open()
         return self
 
     async def aclose(self) -> None:
@@ -177,19 +177,16 @@ class AguiApp(Closing):
         return await self._trail.store.version(stream) != since.version
 
     async def _lifespan(self, receive: "Receive", send: "Send") -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                try:
-                    await self._work.begin()
-                except StoreError as error:
-                    await send({"type": "lifespan.startup.failed", "message": str(error)})
-                    return
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        await receive()
+        try:
+            await self._work.open()
+        except StoreError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 def agui_app(
