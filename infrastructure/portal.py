@@ -24,10 +24,12 @@ from steptrail.runtime.kernel.thread_calls import Helpers
 T = TypeVar("T")
 
 _GREEN = (
-    ("gevent", "gevent.monkey", "is_module_patched", "threading"),
-    ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+    ("gevent", "monkey", "is_module_patched", "threading", "gevent.get_hub().threadpool.apply(asyncio.run, [main()])"),
+    ("eventlet", "patcher", "is_monkey_patched", "thread", "eventlet.tpool.execute(asyncio.run, main())"),
 )
-"""Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for."""
+"""Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for.
+
+The last runs a loop in a real thread. The others all share one, in which no two loops can run at once."""
 
 _LOOK_SECONDS = 1.0
 """How often a thread that waits looks up: what another thread raises in it reaches it then."""
@@ -88,6 +90,7 @@ class Portal:
         def begin() -> None:
             # The task is kept, and not looked for by its coroutine: tracers put one of their own around that.
             try:
+                _leave_threads_of_asgiref()
                 task.append(self._loop.create_task(work))
             except BaseException as error:
                 future.set_exception(error)
@@ -201,12 +204,19 @@ def refuse_inside_a_loop() -> None:
     )
 
 
+def _leave_threads_of_asgiref() -> None:
+    """Have what awaits by asgiref, such as Django's ORM, take its thread for all: that of the caller waits for us."""
+    if (asgiref := sys.modules.get("asgiref.sync")) is not None:
+        asgiref.AsyncToSync.executors.current = None
+        asgiref.SyncToAsync.thread_sensitive_context.set(None)
+
+
 def _refuse_green_threads() -> None:
     """Raise `ConfigurationError` where a package has all threads of the process share one: so they share one loop."""
-    for package, module, tells, threads in _GREEN:
-        if (loaded := sys.modules.get(module)) is not None and getattr(loaded, tells)(threads):
+    for package, module, tells, threads, real in _GREEN:
+        if (loaded := sys.modules.get(f"{package}.{module}")) is not None and getattr(loaded, tells)(threads):
             raise ConfigurationError(
                 f"{package} has replaced the threads of this process, and the blocking API needs a real one: "
                 "serve with real threads or processes (such as `gunicorn --threads`, or `celery --pool threads` or "
-                "`prefork`), or use `Steptrail.open` in `asyncio.run`"
+                f"`prefork`), or use `Steptrail.open` in a `main` of your own, and run that by `{real}`"
             )

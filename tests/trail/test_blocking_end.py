@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from types import ModuleType
 
 import pytest
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 
 from steptrail import Steptrail
 from steptrail.errors import ConfigurationError, StoreUnavailable
@@ -82,14 +83,14 @@ def test_given_a_store_that_cannot_be_closed_then_the_loop_ends_all_the_same(mon
 
 
 @pytest.mark.parametrize(
-    ("package", "module", "tells", "threads"),
+    ("package", "module", "tells", "threads", "real"),
     [
-        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
-        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+        ("gevent", "gevent.monkey", "is_module_patched", "threading", "threadpool.apply(asyncio.run, [main()])"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread", "tpool.execute(asyncio.run, main())"),
     ],
 )
 def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_when_it_is_opened(
-    package: str, module: str, tells: str, threads: str, monkeypatch: pytest.MonkeyPatch
+    package: str, module: str, tells: str, threads: str, real: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replaced: list[str] = []
     loaded = ModuleType(module)
@@ -97,8 +98,24 @@ def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_w
     monkeypatch.setitem(sys.modules, module, loaded)
     Steptrail.open_sync("sqlite:///:memory:").close()
     replaced.append(threads)
-    with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process"):
+    with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process") as refused:
         Steptrail.open_sync("sqlite:///:memory:")
+    assert real in str(refused.value)  # a loop in each green thread would meet that of another
+
+
+async def test_given_a_caller_in_a_thread_of_asgiref_then_what_is_awaited_by_asgiref_does_not_wait_for_it() -> None:
+    async def tool() -> int:
+        return await sync_to_async(threading.get_ident)()  # as each await of Django's ORM does
+
+    def view() -> bool:  # a sync one, as ASGI servers have Django call it
+        portal = Portal()
+        try:
+            return portal.call(tool()) == portal.call(tool()) != threading.get_ident()  # a thread for each would stay
+        finally:
+            portal.close()
+
+    async with ThreadSensitiveContext():
+        assert await sync_to_async(view)()
 
 
 def test_given_a_tracer_around_each_task_then_what_a_handler_of_a_signal_raises_waits_for_the_end(
