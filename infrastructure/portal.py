@@ -97,8 +97,17 @@ class Portal:
                 raise
             task[0].add_done_callback(partial(_settle, future))
 
-        self._have(begin, work)
+        is_given = False
         try:
+            if (why := self._has_lost_its_thread()) is not None:
+                raise StoreUnavailable(why)
+            with self._entering:
+                # The loop does not look again at what comes in after its end, and nobody would hear of it.
+                if not self.is_open:
+                    raise StoreUnavailable("the trail is closed: open it again")
+                refuse_inside_a_loop()
+                is_given = True
+                self._loop.call_soon_threadsafe(begin)
             while not future.done():
                 wait([future], _LOOK_SECONDS)  # it raises no TimeoutError of its own, and a handler may raise one
             return future.result()
@@ -109,10 +118,13 @@ class Portal:
         except BaseException:
             # It is cancelled where the exception is not its own. The task still has its pause to write. What other
             # threads run here goes on.
-            if not future.done():
+            if is_given and not future.done():
                 with suppress(RuntimeError):  # the loop has ended, and the task before it
-                    self._loop.call_soon_threadsafe(lambda: task[0].cancel())
-                wait([future])
+                    self._loop.call_soon_threadsafe(lambda: task[0].cancel() if task else future.cancel())
+                while not future.done():
+                    wait([future], _LOOK_SECONDS)
+            if not task:
+                work.close()
             raise
 
     def close(self) -> None:
@@ -139,21 +151,6 @@ class Portal:
                 self._is_ending = True
                 asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
 
-    def _have(self, begin: Callable[[], object], work: Coroutine[Any, Any, object]) -> None:
-        """Have the loop begin some work. That is closed where it cannot be."""
-        try:
-            if (why := self._has_lost_its_thread()) is not None:
-                raise StoreUnavailable(why)
-            with self._entering:
-                # The loop does not look again at what comes in after its end, and nobody would hear of it.
-                if not self.is_open:
-                    raise StoreUnavailable("the trail is closed: open it again")
-                refuse_inside_a_loop()
-                self._loop.call_soon_threadsafe(begin)
-        except BaseException:
-            work.close()
-            raise
-
     def _has_lost_its_thread(self) -> str | None:
         """Return why the thread of the loop is not there any more; None while it is."""
         if os.getpid() != self._process:
@@ -179,8 +176,7 @@ async def _end(over: "asyncio.Future[None]", close: Callable[[], Coroutine[Any, 
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
     finally:
-        if not over.done():
-            over.set_result(None)
+        over.set_result(None)
 
 
 def _settle(future: "Future[T]", task: "asyncio.Task[T]") -> None:

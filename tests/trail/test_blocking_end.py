@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import ModuleType
+from typing import Any
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -150,6 +151,37 @@ def test_given_a_tracer_around_each_task_then_what_a_handler_of_a_signal_raises_
         assert has_ended
     finally:
         signal.signal(signal.SIGUSR1, before)
+        portal.close()
+
+
+def test_given_a_handler_that_raises_while_work_is_handed_over_then_it_is_cancelled_in_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hand_over, ended_in, loops = asyncio.BaseEventLoop.call_soon_threadsafe, list[str](), list[object]()
+
+    def interrupted(loop: asyncio.BaseEventLoop, *call: Any, **more: Any) -> asyncio.Handle:
+        handle = hand_over(loop, *call, **more)
+        if not loops:
+            loops.append(loop)
+            has_begun.wait()
+            raise KeyboardInterrupt  # as the handler of a signal does, which may run anywhere in here
+        return handle
+
+    async def work() -> None:
+        has_begun.set()
+        try:
+            await endless()
+        finally:
+            await asyncio.sleep(0)  # as a run that stores its pause
+            ended_in.append(threading.current_thread().name)
+
+    has_begun, portal = threading.Event(), Portal()
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            portal.call(work())
+        assert ended_in == ["steptrail-loop"]
+    finally:
         portal.close()
 
 
