@@ -24,10 +24,12 @@ from steptrail.runtime.kernel.thread_calls import Helpers
 T = TypeVar("T")
 
 _GREEN = (
-    ("gevent", "gevent.monkey", "is_module_patched", "threading"),
-    ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+    ("gevent", "monkey", "is_module_patched", "threading", "gevent.get_hub().threadpool.apply(asyncio.run, [main()])"),
+    ("eventlet", "patcher", "is_monkey_patched", "thread", "eventlet.tpool.execute(asyncio.run, main())"),
 )
-"""Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for."""
+"""Packages that replace threads, and what tells that they have: a module, its function, and what that is asked for.
+
+The last runs a loop in a real thread. The others all share one, in which no two loops can run at once."""
 
 _LOOK_SECONDS = 1.0
 """How often a thread that waits looks up: what another thread raises in it reaches it then."""
@@ -88,14 +90,24 @@ class Portal:
         def begin() -> None:
             # The task is kept, and not looked for by its coroutine: tracers put one of their own around that.
             try:
+                _leave_threads_of_asgiref()
                 task.append(self._loop.create_task(work))
             except BaseException as error:
                 future.set_exception(error)
                 raise
             task[0].add_done_callback(partial(_settle, future))
 
-        self._have(begin, work)
+        is_given = False
         try:
+            if (why := self._has_lost_its_thread()) is not None:
+                raise StoreUnavailable(why)
+            with self._entering:
+                # The loop does not look again at what comes in after its end, and nobody would hear of it.
+                if not self.is_open:
+                    raise StoreUnavailable("the trail is closed: open it again")
+                refuse_inside_a_loop()
+                is_given = True
+                self._loop.call_soon_threadsafe(begin)
             while not future.done():
                 wait([future], _LOOK_SECONDS)  # it raises no TimeoutError of its own, and a handler may raise one
             return future.result()
@@ -106,10 +118,13 @@ class Portal:
         except BaseException:
             # It is cancelled where the exception is not its own. The task still has its pause to write. What other
             # threads run here goes on.
-            if not future.done():
+            if is_given and not future.done():
                 with suppress(RuntimeError):  # the loop has ended, and the task before it
-                    self._loop.call_soon_threadsafe(lambda: task[0].cancel())
-                wait([future])
+                    self._loop.call_soon_threadsafe(lambda: task[0].cancel() if task else future.cancel())
+                while not future.done():
+                    wait([future], _LOOK_SECONDS)
+            if not task:
+                work.close()
             raise
 
     def close(self) -> None:
@@ -136,21 +151,6 @@ class Portal:
                 self._is_ending = True
                 asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
 
-    def _have(self, begin: Callable[[], object], work: Coroutine[Any, Any, object]) -> None:
-        """Have the loop begin some work. That is closed where it cannot be."""
-        try:
-            if (why := self._has_lost_its_thread()) is not None:
-                raise StoreUnavailable(why)
-            with self._entering:
-                # The loop does not look again at what comes in after its end, and nobody would hear of it.
-                if not self.is_open:
-                    raise StoreUnavailable("the trail is closed: open it again")
-                refuse_inside_a_loop()
-                self._loop.call_soon_threadsafe(begin)
-        except BaseException:
-            work.close()
-            raise
-
     def _has_lost_its_thread(self) -> str | None:
         """Return why the thread of the loop is not there any more; None while it is."""
         if os.getpid() != self._process:
@@ -176,8 +176,7 @@ async def _end(over: "asyncio.Future[None]", close: Callable[[], Coroutine[Any, 
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
     finally:
-        if not over.done():
-            over.set_result(None)
+        over.set_result(None)
 
 
 def _settle(future: "Future[T]", task: "asyncio.Task[T]") -> None:
@@ -201,12 +200,19 @@ def refuse_inside_a_loop() -> None:
     )
 
 
+def _leave_threads_of_asgiref() -> None:
+    """Have what awaits by asgiref, such as Django's ORM, take its thread for all: that of the caller waits for us."""
+    if (asgiref := sys.modules.get("asgiref.sync")) is not None:
+        asgiref.AsyncToSync.executors.current = None
+        asgiref.SyncToAsync.thread_sensitive_context.set(None)
+
+
 def _refuse_green_threads() -> None:
     """Raise `ConfigurationError` where a package has all threads of the process share one: so they share one loop."""
-    for package, module, tells, threads in _GREEN:
-        if (loaded := sys.modules.get(module)) is not None and getattr(loaded, tells)(threads):
+    for package, module, tells, threads, real in _GREEN:
+        if (loaded := sys.modules.get(f"{package}.{module}")) is not None and getattr(loaded, tells)(threads):
             raise ConfigurationError(
                 f"{package} has replaced the threads of this process, and the blocking API needs a real one: "
                 "serve with real threads or processes (such as `gunicorn --threads`, or `celery --pool threads` or "
-                "`prefork`), or use `Steptrail.open` in `asyncio.run`"
+                f"`prefork`), or use `Steptrail.open` in a `main` of your own, and run that by `{real}`"
             )

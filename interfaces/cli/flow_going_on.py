@@ -8,7 +8,7 @@ from steptrail.domain.flow.events import NodeFailed
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.kinds.port import MISSING_CODE
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed, valued
 from steptrail.projections.flow_questions import questions_of_flow
@@ -35,6 +35,7 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
     name, (who, *code) = stream_name(stream), code_of_flow(state, given)
     resume = typed(store, "resume", who, name, options=code)
     asked = questions_of_flow(stream, state)
+    below = [task for task in state.tasks if task.phase is TaskPhase.SUSPENDED]  # they wait with a run of their own
     match state.status:
         case ExecutionStatus.COMPLETED:
             again = typed(store, "run", who, "INPUT", options=(*valued("--id", state.flow_id), *code))
@@ -46,7 +47,7 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
         case ExecutionStatus.WAITING if in_time := [each for each in asked if each.is_open_at(state.as_of)]:
             first, *others = answers_to(replace(in_time[0], digest=None), store=store)
             return WayOn(first, " or ".join(f"`{other}`" for other in others))
-        case ExecutionStatus.WAITING if not asked and (below := _below(state)):
+        case ExecutionStatus.WAITING if not asked and below:
             child = typed(store, "why", stream_name(below[0].stream or stream))
             return WayOn(child, f"`{resume}` when that one can go on", None)
         case _:
@@ -56,8 +57,3 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
 def _misses_code(state: FlowState) -> bool:
     failed = state.run.ended_by if state.run is not None else None
     return isinstance(failed, NodeFailed) and MISSING_CODE in failed.error.details
-
-
-def _below(state: FlowState) -> Sequence[Task]:
-    """Return the tasks that wait with a run of their own."""
-    return [task for task in state.tasks if task.phase is TaskPhase.SUSPENDED]

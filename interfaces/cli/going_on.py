@@ -81,18 +81,21 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
     """
     (who,) = code_of_agent(state, given)
     say = partial(typed, given.store)
+    effect = next((call.effect_id for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
+    rests = (call.suspension for call in state.tool_executions)
+    child = next((rest.session for rest in rests if rest is not None), None)
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
             return WayOn(say("retry", who, state.agent_id, options=_options(advice)))
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
             return WayOn(say("send", who, state.agent_id, "TEXT"), of=ForRun.NEXT)
-        case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:
+        case ExecutionStatus.WAITING if effect is not None:
             ways = "with --rerun, --result JSON or --failed TEXT in place of --tell"
             return WayOn(say("settle", state.agent_id, effect, options=("--tell",)), ways)
         case ExecutionStatus.WAITING if state.open_approvals:
             command = say("approve", state.agent_id, state.open_approvals[0].id, options=("--by", "WHO"))
             return WayOn(command, "`deny` in place of `approve`")
-        case ExecutionStatus.WAITING if (child := _resting(state)) is not None:
+        case ExecutionStatus.WAITING if child is not None:
             return WayOn(say("why", child), f"`{say('resume', who, state.agent_id)}` when that one can go on", None)
         case _:
             return WayOn(say("resume", who, state.agent_id))
@@ -198,12 +201,3 @@ def _has_option(setting: str) -> bool:
 
 def _written(value: object) -> str:
     return usd_text(value) if isinstance(value, Decimal) else str(value)
-
-
-def _parked(state: AgentState) -> str | None:
-    return next((call.effect_id for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
-
-
-def _resting(state: AgentState) -> str | None:
-    rests = (call.suspension for call in state.tool_executions)
-    return next((rest.session for rest in rests if rest is not None), None)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import SteptrailError, StoreUnavailable
 from steptrail.domain.kernel.given import a_flag
-from steptrail.domain.live import LiveUpdate
 from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.engine import Engine, EngineStatus, WorkerReport
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.waking import Waking
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class HasWorkers:
         if engine is not None:
             self._waking.engine = engine_of(engine, self._url)
         room = Room(concurrency, per_agent=per_agent, per_tenant=per_tenant)
-        on_update = _stream if a_flag(live, "`live`") else None
+        # A model is asked to stream when somebody is told of it.
+        on_update: OnUpdate | None = (lambda _: None) if a_flag(live, "`live`") else None
         worker = agents_worker(
             self._env,
             agents,
@@ -108,7 +109,3 @@ class HasWorkers:
         except (SteptrailError, TimeoutError):
             status = None
         return status, [worker.report() for worker in self._workers]
-
-
-def _stream(update: LiveUpdate) -> None:
-    """Do nothing with an update: a model is asked to stream when somebody is told of it."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.hands import Hands
@@ -25,7 +26,7 @@ class Worker(AbstractAsyncContextManager["Worker"]):
     """
 
     def __init__(self, hands: Hands, hearing: Looking | Woken) -> None:
-        self._hands, self._hearing = hands, hearing
+        self._hands, self._hearing, self._has_begun = hands, hearing, False
 
     @property
     def running(self) -> Sequence[str]:
@@ -57,8 +58,11 @@ class Worker(AbstractAsyncContextManager["Worker"]):
                 await close_all([self._hearing.end])
 
     async def __aenter__(self) -> Self:
-        """Begin to carry on what is due, and return self."""
+        """Begin to carry on what is due, and return self. Raises `ConfigurationError` where that was done before."""
+        if self._has_begun:
+            raise ConfigurationError("this worker has been entered before: make another one by `trail.work(…)`")
         await self._hearing.begin(self._hands)
+        self._has_begun = True
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import ModuleType
+from typing import Any
 
 import pytest
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 
 from steptrail import Steptrail
 from steptrail.errors import ConfigurationError, StoreUnavailable
@@ -82,14 +84,14 @@ def test_given_a_store_that_cannot_be_closed_then_the_loop_ends_all_the_same(mon
 
 
 @pytest.mark.parametrize(
-    ("package", "module", "tells", "threads"),
+    ("package", "module", "tells", "threads", "real"),
     [
-        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
-        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+        ("gevent", "gevent.monkey", "is_module_patched", "threading", "threadpool.apply(asyncio.run, [main()])"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread", "tpool.execute(asyncio.run, main())"),
     ],
 )
 def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_when_it_is_opened(
-    package: str, module: str, tells: str, threads: str, monkeypatch: pytest.MonkeyPatch
+    package: str, module: str, tells: str, threads: str, real: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replaced: list[str] = []
     loaded = ModuleType(module)
@@ -97,8 +99,24 @@ def test_given_threads_that_are_not_real_ones_then_a_blocking_trail_is_refused_w
     monkeypatch.setitem(sys.modules, module, loaded)
     Steptrail.open_sync("sqlite:///:memory:").close()
     replaced.append(threads)
-    with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process"):
+    with pytest.raises(ConfigurationError, match=f"{package} has replaced the threads of this process") as refused:
         Steptrail.open_sync("sqlite:///:memory:")
+    assert real in str(refused.value)  # a loop in each green thread would meet that of another
+
+
+async def test_given_a_caller_in_a_thread_of_asgiref_then_what_is_awaited_by_asgiref_does_not_wait_for_it() -> None:
+    async def tool() -> int:
+        return await sync_to_async(threading.get_ident)()  # as each await of Django's ORM does
+
+    def view() -> bool:  # a sync one, as ASGI servers have Django call it
+        portal = Portal()
+        try:
+            return portal.call(tool()) == portal.call(tool()) != threading.get_ident()  # a thread for each would stay
+        finally:
+            portal.close()
+
+    async with ThreadSensitiveContext():
+        assert await sync_to_async(view)()
 
 
 def test_given_a_tracer_around_each_task_then_what_a_handler_of_a_signal_raises_waits_for_the_end(
@@ -133,6 +151,37 @@ def test_given_a_tracer_around_each_task_then_what_a_handler_of_a_signal_raises_
         assert has_ended
     finally:
         signal.signal(signal.SIGUSR1, before)
+        portal.close()
+
+
+def test_given_a_handler_that_raises_while_work_is_handed_over_then_it_is_cancelled_in_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hand_over, ended_in, loops = asyncio.BaseEventLoop.call_soon_threadsafe, list[str](), list[object]()
+
+    def interrupted(loop: asyncio.BaseEventLoop, *call: Any, **more: Any) -> asyncio.Handle:
+        handle = hand_over(loop, *call, **more)
+        if not loops:
+            loops.append(loop)
+            has_begun.wait()
+            raise KeyboardInterrupt  # as the handler of a signal does, which may run anywhere in here
+        return handle
+
+    async def work() -> None:
+        has_begun.set()
+        try:
+            await endless()
+        finally:
+            await asyncio.sleep(0)  # as a run that stores its pause
+            ended_in.append(threading.current_thread().name)
+
+    has_begun, portal = threading.Event(), Portal()
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            portal.call(work())
+        assert ended_in == ["steptrail-loop"]
+    finally:
         portal.close()
 
 

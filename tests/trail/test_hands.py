@@ -9,6 +9,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel.environment import Environment
@@ -62,6 +63,17 @@ async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: P
         gate.set()
         await hands.drain()
         assert await hands.take(row) in {NotTaken.LEFT, NotTaken.ENDING}
+
+
+async def test_a_worker_that_has_ended_refuses_to_begin_again_and_does_not_do_nothing_in_silence(desk: Desk) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        worker = trail.work(desk.agent())
+        async with worker:
+            with pytest.raises(ConfigurationError, match=r"entered before: make another one by `trail\.work"):
+                await worker.__aenter__()
+        with pytest.raises(ConfigurationError, match=r"entered before: make another one by `trail\.work"):
+            async with worker:
+                pytest.fail("it does nothing")
 
 
 async def test_hands_that_come_too_late_for_a_run_that_others_have_ended_do_not_say_that_it_was_left(

@@ -51,6 +51,7 @@ _STANDARD = AguiConfig()
 _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
 """For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
 _BEAT = ": \n\n"
+"""A comment, which clients pass over, wherever a stream is silent."""
 
 
 class _LookAgain(Exception):
@@ -73,7 +74,7 @@ class AguiApp(Closing):
 
     async def __aenter__(self) -> Self:
         """Begin to work, and return self. Raises `StoreUnavailable` when the engine that wakes the worker is away."""
-        await self._work.begin()
+        await self._work.open()
         return self
 
     async def aclose(self) -> None:
@@ -142,20 +143,21 @@ class AguiApp(Closing):
     async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> "Response":
         """Store what is asked for, and return the answer that follows it."""
         is_known, state = before.phase is not Phase.ABSENT, before
+        store, session = self._trail.store, self._trail.session(given.thread_id)
         wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
         if wanted is not None:
             first = list[Recorded[AgentEvent]]()
             try:
                 await wanted.store(first.extend)
             except (SessionBusy, CommandRejected) as error:
-                if isinstance(error, CommandRejected) and not await self._has_grown(before):
+                if isinstance(error, CommandRejected) and await store.version(session.stream_id) == before.version:
                     raise
                 raise _LookAgain from error  # the refusal is about a state that has passed
             if not is_known and not first:
                 raise _LookAgain  # this was asked before, by whomever: it is not shown unasked
             if wanted.says:
                 contiguous = bool(first) and first[0].version == before.version + 1
-                state = evolve_all(before, first) if contiguous else await self._trail.session(given.thread_id).state()
+                state = evolve_all(before, first) if contiguous else await session.state()
         make = partial(
             AguiFold,
             state,
@@ -167,29 +169,24 @@ class AguiApp(Closing):
         )
         fold = await put_together(make, state)
 
-        def stream(end: End) -> AsyncGenerator[bytes]:
-            return _with_comments(watched(self._trail, fold, self._work, end, joins=is_known), self._heartbeat)
+        async def stream(end: End) -> AsyncGenerator[bytes]:
+            run = watched(self._trail, fold, self._work, end, joins=is_known)
+            async for told in with_beats(run, self._heartbeat):
+                yield (_BEAT if told is None else told).encode()
 
         return event_source(stream)
 
-    async def _has_grown(self, since: AgentState) -> bool:
-        stream = self._trail.session(since.agent_id).stream_id
-        return await self._trail.store.version(stream) != since.version
-
     async def _lifespan(self, receive: "Receive", send: "Send") -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                try:
-                    await self._work.begin()
-                except StoreError as error:
-                    await send({"type": "lifespan.startup.failed", "message": str(error)})
-                    return
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        await receive()
+        try:
+            await self._work.open()
+        except StoreError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 def agui_app(
@@ -228,9 +225,3 @@ def agui_app(
     work = EndpointWork(a_kind_of(Steptrail, trail, "`trail`"), agent, concurrency=concurrency, grace=grace)
     heartbeat = a_time(heartbeat_seconds, "heartbeat_seconds")
     return AguiApp(trail, agent, door, a_kind_of(AguiConfig, config, "config"), work=work, heartbeat=heartbeat)
-
-
-async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[bytes]:
-    """Yield the stream, with a comment, which clients pass over, wherever it is silent."""
-    async for told in with_beats(stream, every):
-        yield (_BEAT if told is None else told).encode()

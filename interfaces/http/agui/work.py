@@ -5,9 +5,10 @@ left it takes up without a request.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
@@ -23,47 +24,55 @@ class EndpointWork:
     """The work of one endpoint. With a `concurrency` of 0 there is no worker here: another one does it."""
 
     def __init__(self, trail: Steptrail, agent: AnyAgent, *, concurrency: int, grace: float) -> None:
-        self._worker = (
-            trail.work(agent, concurrency=concurrency, grace=grace, live=True, on_left=self._note)
-            if a_whole(concurrency, "concurrency")
-            else None
-        )
+        self._make = partial(trail.work, agent, concurrency=concurrency, grace=grace, live=True, on_left=self._note)
+        self._worker = self._make() if a_whole(concurrency, "concurrency") else None
         self.is_closing = False
         """Whether the server is about to end."""
-        self._has_begun, self._beginning = False, asyncio.Lock()
-        self._looking: defaultdict[str, set[Following]] = defaultdict(set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context, self._beginning = copy_context(), asyncio.Lock()
+        self._looking: dict[Following, str] = {}
         self._errors: dict[str, Exception] = {}
         self._ending = set[asyncio.Task[None]]()
 
+    async def open(self) -> None:
+        """Begin, also again after `close`, as an application does that each test starts. Raises what `begin` raises."""
+        if self.is_closing:
+            self._worker = self._worker and self._make()
+            self._loop, self.is_closing = None, False
+        await self.begin()
+
     async def begin(self) -> None:
-        """Begin to carry on what is due. Safe to call twice. Raises `StoreUnavailable` when the engine is away."""
+        """Begin to carry on what is due. Safe to call twice. Raises `StoreUnavailable` when the engine is away.
+
+        A worker whose loop has ended, as after each request of a test client, has ended with it: another one begins.
+        """
         async with self._beginning:
-            if self._worker is not None and not (self._has_begun or self.is_closing):
-                await self._worker.__aenter__()
-                self._has_begun = True
+            if self._loop is not None and self._loop.is_closed():
+                self._worker, self._loop = self._make(), None
+            if self._worker is not None and not (self._loop or self.is_closing):
+                # It works for all, so not in the context of the request that came first, which may say who asks.
+                await asyncio.create_task(self._worker.__aenter__(), context=self._context.copy())
+                self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
         """End the streams, and leave what runs to other workers. Safe to call twice."""
         self.is_closing = True
-        for following in [each for of_stream in self._looking.values() for each in of_stream]:
+        for following in list(self._looking):
             await following.aclose()
         async with self._beginning:
-            if self._worker is not None and self._has_begun:
+            if self._worker is not None and self._loop is asyncio.get_running_loop():
                 await self._worker.drain()
 
     @contextmanager
     def looking(self, state: AgentState, following: Following, end: End) -> Generator[None]:
         """Have the iteration ended when the server ends, or when the session cannot be carried on here."""
-        stream = _stream(state)
-        self._looking[stream].add(following)
+        self._looking[following] = _stream(state)
         closing = asyncio.create_task(_close(following, end))
         try:
             yield
         finally:
             closing.cancel()
-            self._looking[stream].discard(following)
-            if not self._looking[stream]:
-                del self._looking[stream]
+            del self._looking[following]
 
     def failure(self, state: AgentState) -> Exception | None:
         """Return the error for which the worker leaves the session as it is; None when it does not."""
@@ -79,7 +88,7 @@ class EndpointWork:
         left = self._worker.left
         self._errors = {stream: each for stream, each in self._errors.items() if stream in left}
         self._errors[row.stream] = error
-        for following in self._looking.get(row.stream, ()):
+        for following in [each for each, stream in self._looking.items() if stream == row.stream]:
             ending = asyncio.ensure_future(following.aclose())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
