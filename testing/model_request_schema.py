@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output_schema import FORMATS
 
-_NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems"})
+_NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems", "uniqueItems"})
 _BOUNDS: Final = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maxLength", "maximum", "minLength", "minimum"})
 
 
@@ -17,6 +18,10 @@ def why_no_schema(schema: JsonValue, *, has_bounds: bool) -> str | None:
     for node in _nodes(schema):
         if found := sorted(unknown & node.keys()):
             return f"Invalid schema: {found[0]!r} is not permitted"
+        if node.keys() <= {"description", "title"}:
+            return "Invalid schema: schema must have a 'type' key"
+        if has_bounds and "format" in node and node["format"] not in FORMATS:
+            return f"Invalid schema: {node['format']!r} is not a valid format"
         if "$ref" in node and node.keys() - {"$ref", "$defs"}:
             return "Invalid schema: $ref cannot have keywords beside it"
         properties = node.get("properties")
