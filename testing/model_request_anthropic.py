@@ -1,7 +1,7 @@
 """The refusals of the real service for a Messages request, so that no test accepts what production would not.
 
-Only the rules that a client can break by a mistake of its own: fields, roles, blocks, the pairing of tool uses with
-their results, and thinking and blocks of the provider's own that do not come back as they were given out.
+Only the rules that a client can break by a mistake of its own: roles, blocks, the pairing of tool uses with their
+results, and thinking and blocks of the provider's own that do not come back as they were given out.
 """
 
 import re
@@ -12,27 +12,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_request_schema import why_no_schema
 
-_FIELDS: Final = frozenset(
-    {
-        "cache_control",
-        "container",
-        "max_tokens",
-        "messages",
-        "metadata",
-        "model",
-        "output_config",
-        "service_tier",
-        "stop_sequences",
-        "stream",
-        "system",
-        "temperature",
-        "thinking",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_p",
-    }
-)
 _ONLY_OF: Final[Mapping[str, str]] = {
     "tool_result": "user",
     "image": "user",
@@ -54,8 +33,6 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
 
     `issued` holds the bodies of the messages that it has given out.
     """
-    if unknown := sorted(body.keys() - _FIELDS):
-        return f"{unknown[0]}: Extra inputs are not permitted"
     if not isinstance(body.get("model"), str):
         return "model: Field required"
     if not isinstance(body.get("max_tokens"), int):

@@ -329,7 +329,6 @@ def test_the_scripted_server_refuses_what_the_real_one_refuses(messages: list[Js
     ("change", "why"),
     [
         ({"max_tokens": None}, "max_tokens"),
-        ({"prompt": "?"}, "prompt"),
         ({"model": None}, "model"),
         ({"tool_choice": {}}, "tool_choice"),
     ],
