@@ -56,7 +56,7 @@ def render_request(
 
 def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> Iterator[JsonValue]:
     """Yield the wire messages; a message with several tool results becomes one for each."""
-    ids = CallIds(once_in_all=False)
+    ids = CallIds(once_in_all=False, host=provider.partition("@")[2])
     for message in messages:
         match message.role:
             case MessageRole.TOOL:

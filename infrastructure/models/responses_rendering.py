@@ -44,14 +44,16 @@ body.
 """
 
 
-def render_request(model: str, request: ModelRequest, parameters: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the body to post. The request's own parameters override `parameters`.
+def render_request(
+    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], host: str = ""
+) -> dict[str, JsonValue]:
+    """Return the body to post to a host. The request's own parameters override `parameters`.
 
     Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take by address.
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
-    items = list(render_items(request.messages))
+    items = list(render_items(request.messages, host))
     body: dict[str, JsonValue] = {**merged, "model": model, "store": False, "input": items}
     if (output := asked_of_the_provider(request)) is not None:
         body["text"] = {**as_object(merged.get("text")), "format": {"type": "json_schema", **form_of(output)}}
@@ -63,9 +65,9 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     return body
 
 
-def render_items(messages: Sequence[Message]) -> Iterator[JsonValue]:
+def render_items(messages: Sequence[Message], host: str = "") -> Iterator[JsonValue]:
     """Yield the items of a conversation, several for a message of the model."""
-    ids = CallIds(once_in_all=True)
+    ids = CallIds(once_in_all=True, host=host)
     for message in messages:
         match message.role:
             case MessageRole.TOOL:
