@@ -45,15 +45,17 @@ body.
 
 
 def render_request(
-    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], host: str = ""
+    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], provider: str = PROVIDER
 ) -> dict[str, JsonValue]:
-    """Return the body to post to a host. The request's own parameters override `parameters`.
+    """Return the body to post. The request's own parameters override `parameters`.
 
-    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take by address.
+    `provider` marks what goes back. Raises `ConfigurationError` for a reserved parameter, and for media that the
+    protocol cannot take by address.
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
-    items = list(render_items(request.messages, host))
+    takes_sealed = "reasoning.encrypted_content" in as_list(merged.get("include"))
+    items = list(render_items(request.messages, provider, takes_sealed=takes_sealed))
     body: dict[str, JsonValue] = {**merged, "model": model, "store": False, "input": items}
     if (output := asked_of_the_provider(request)) is not None:
         body["text"] = {**as_object(merged.get("text")), "format": {"type": "json_schema", **form_of(output)}}
@@ -65,9 +67,15 @@ def render_request(
     return body
 
 
-def render_items(messages: Sequence[Message], host: str = "") -> Iterator[JsonValue]:
-    """Yield the items of a conversation, several for a message of the model."""
-    ids = CallIds(once_in_all=True, host=host)
+def render_items(
+    messages: Sequence[Message], provider: str = PROVIDER, *, takes_sealed: bool = True
+) -> Iterator[JsonValue]:
+    """Yield the items of a conversation, several for a message of the model.
+
+    A model that is not asked for encrypted reasoning does not reason, and refuses that of another one: unless it
+    `takes_sealed` reasoning, what its provider added to a reply that holds some stays behind.
+    """
+    ids = CallIds(once_in_all=True, host=provider.partition("@")[2])
     for message in messages:
         match message.role:
             case MessageRole.TOOL:
@@ -77,15 +85,21 @@ def render_items(messages: Sequence[Message], host: str = "") -> Iterator[JsonVa
                         yield {"type": "function_call_output", "call_id": call_id, "output": part.text}
             case MessageRole.ASSISTANT:
                 ids.next_reply()
-                yield from _assistant(message.parts, ids)
+                goes_back = takes_sealed or not any(map(_is_sealed, message.parts))
+                yield from _assistant(message.parts, ids, provider if goes_back else "")
             case _:
                 yield {"role": message.role.value, "content": _content(message)}
 
 
-def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
+def _is_sealed(part: Part) -> bool:
+    item = as_object(as_object(part.data).get("whole")) if isinstance(part, ProviderPart) else {}
+    return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
+def _assistant(parts: Sequence[Part], ids: CallIds, provider: str) -> Sequence[JsonValue]:
     items: list[JsonValue] = []
     content: list[JsonValue] | None = None
-    for part, beside in understood(PROVIDER, parts):
+    for part, beside in understood(provider, parts):
         match part:
             case ProviderPart() if "message" in beside:
                 content = []
@@ -100,7 +114,7 @@ def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
                 content.append(_text(text, beside))
             case TextPart(text=text):
                 items.append({"role": "assistant", "content": text})
-            case CitationPart(provider=provider, data=data) if content and provider == PROVIDER:
+            case CitationPart(provider=cited_by, data=data) if content and cited_by == provider:
                 cited = as_object(content[-1])
                 content[-1] = {**cited, "annotations": [*as_list(cited.get("annotations")), data]}
             case ToolCallPart():

@@ -87,7 +87,7 @@ def test_a_server_gets_its_own_ids_back_however_long_and_openai_gets_short_ones(
     for host, most in (("127.0.0.1", len(call.id)), ("api.openai.com", 40)):
         asked, answered = list(chat_rendering.render_messages(messages, f"openai@{host}"))[1:]
         (chat,) = [entry["id"] for entry in objects(asked) if "function" in entry]
-        asked, answer = list(responses_rendering.render_items(messages, host))[1:]
+        asked, answer = list(responses_rendering.render_items(messages, f"openai-responses@{host}"))[1:]
         assert objects(answered)[0]["tool_call_id"] == chat == objects(asked)[0]["call_id"]
         assert objects(answer)[0]["call_id"] == chat
         assert len(str(chat)) == most
