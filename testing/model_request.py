@@ -11,7 +11,7 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_schema
+from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
 
 _MESSAGE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "system": frozenset({"role", "content", "name"}),
@@ -105,6 +105,8 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"Invalid 'tools': the name {name!r}"
+        if (why := why_no_parameters(as_object(function).get("parameters"), with_properties=True)) is not None:
+            return why
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_schema
+from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
 
 _ONLY_OF: Final[Mapping[str, str]] = {
     "tool_result": "user",
@@ -98,9 +98,11 @@ def _tools(body: Mapping[str, JsonValue], turns: Sequence[_Turn]) -> str | None:
         used = any(block.get("type") in ("tool_use", "tool_result") for _, blocks in turns for block in blocks)
         return "Requests which include `tool_use` or `tool_result` blocks must define tools" if used else None
     for tool in tools if isinstance(tools, list) else [None]:
-        name = tool.get("name") if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict) else None
+        name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"tools: the name {name!r}"
+        if (why := why_no_parameters(as_object(tool).get("input_schema"), with_properties=False)) is not None:
+            return why
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_schema
+from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
 
 _ROLES: Final = ("assistant", "developer", "system", "user")
 _ITEM_FIELDS: Final[Mapping[str, frozenset[str]]] = {
@@ -61,6 +61,8 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         name = tool.get("name") if isinstance(tool, dict) and tool.get("type") == "function" else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"Invalid 'tools': the name {name!r}"
+        if (why := why_no_parameters(as_object(tool).get("parameters"), with_properties=True)) is not None:
+            return why
     return None
 
 

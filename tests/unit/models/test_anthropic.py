@@ -319,7 +319,7 @@ HI = user(text("?"))
     ],
 )
 def test_the_scripted_server_refuses_what_the_real_one_refuses(messages: list[JsonValue], why: str | None) -> None:
-    tools: JsonValue = [{"name": "read_file", "input_schema": {}}]
+    tools: JsonValue = [{"name": "read_file", "input_schema": {"type": "object"}}]
     body: dict[str, JsonValue] = {"model": "m", "max_tokens": 5, "messages": messages, "tools": tools}
     refusal = why_refused(body, [{"content": [THOUGHT, USE]}])
     assert refusal is None if why is None else refusal is not None and why in refusal
