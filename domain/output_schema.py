@@ -1,9 +1,11 @@
 """The narrow JSON schemas of structured output: what providers take who keep to a schema exactly.
 
 A schema is changed so that it fits where that loses nothing but the freedom to leave fields out: every field is
-required, and defaults are left out. What cannot be said so is refused with its place.
+required, and defaults are left out. A rule for values that the subset does not have, such as a format, is told in the
+description. What cannot be said so is refused with its place.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,6 +16,12 @@ _MOST_LEVELS: Final = 10
 _MOST_ENUM_VALUES: Final = 1_000
 _MOST_NAME_CHARACTERS: Final = 120_000
 _REFUSED: Final = ("allOf", "not", "patternProperties", "prefixItems", "if", "dependentSchemas", "propertyNames")
+FORMATS: Final = ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid")
+"""The formats of texts that the subset has."""
+_BOUNDS: Final = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "maxItems", "maxLength", "minimum", "minItems")
+_KEPT: Final = frozenset({"$ref", "const", "description", "minLength", "multipleOf", "type", *_BOUNDS})
+_LOOKS_AROUND: Final = re.compile(r"\(\?<?[=!]")
+_SAYS_WHAT: Final = frozenset({"$ref", "anyOf", "const", "enum", "oneOf", "type"})
 
 Schema = dict[str, JsonValue]
 
@@ -88,11 +96,12 @@ class _Counts:
         for key in _REFUSED:
             if key in node:
                 raise NotStrict(f"{at or 'the root'}: the strict subset has no {key!r}")
-        if not node:
+        if _SAYS_WHAT.isdisjoint(node):
             raise NotStrict(f"{at or 'the root'}: anything may stand there")
         if "$ref" in node:  # nothing may stand beside a reference
             node = {key: value for key, value in node.items() if key in {"$ref", "$defs"}}
         made: Schema = {}
+        told: Schema = {}
         for key, value in node.items():
             match key, value:
                 case (("default" | "title" | "discriminator" | "required" | "additionalProperties"), _):
@@ -112,20 +121,36 @@ class _Counts:
                     self.enum_values += len(value)
                     self.characters += sum(len(each) for each in value if isinstance(each, str))
                     made[key] = value
-                case _:
+                case _ if _is_kept(key, value):
                     made[key] = value
+                case _:
+                    told[key] = value
         if node.get("type") == "object" or "properties" in node:
             if node.get("additionalProperties") not in (None, False):
                 raise NotStrict(f"{at or 'the root'}: fields of any name may stand there")
             properties = made.setdefault("properties", {})
             made["required"] = list(properties) if isinstance(properties, dict) else []
             made["additionalProperties"] = False
-        return made
+        return told_in_words(made, told)
 
     def _below(self, node: JsonValue, at: str, level: int) -> JsonValue:
         if not isinstance(node, dict):
             raise NotStrict(f"{at}: {node!r} is no schema of the strict subset")
         return self.strict(node, at, level)
+
+
+def told_in_words(made: Schema, told: Mapping[str, JsonValue]) -> Schema:
+    """Return a schema with the rules that it cannot hold in its description, where the model may still read them."""
+    if not told:
+        return made
+    words = f"({', '.join(f'{key}: {value}' for key, value in told.items())})"
+    return {**made, "description": f"{made['description']} {words}" if "description" in made else words}
+
+
+def _is_kept(key: str, value: JsonValue) -> bool:
+    if key == "pattern":
+        return _LOOKS_AROUND.search(str(value)) is None
+    return value in FORMATS if key == "format" else key in _KEPT
 
 
 def _place(at: str, name: str) -> str:

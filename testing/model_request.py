@@ -1,8 +1,8 @@
 """The refusals of the real service for a Chat Completions request, so that no test accepts what production would not.
 
-Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of tool calls with their
-results, and the fields that a compatible server adds to its messages and wants back beside their calls, as DeepSeek
-does.
+Only the rules that a client can break by a mistake of its own: fields of messages, roles, the pairing of tool
+calls with their results, and the fields that a compatible server adds to its messages and wants back beside their
+calls, as DeepSeek does.
 """
 
 import re
@@ -11,49 +11,8 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_schema
+from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
 
-_FIELDS: Final = frozenset(
-    {
-        "audio",
-        "frequency_penalty",
-        "function_call",
-        "functions",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "metadata",
-        "modalities",
-        "model",
-        "moderation",
-        "n",
-        "parallel_tool_calls",
-        "prediction",
-        "presence_penalty",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "response_format",
-        "safety_identifier",
-        "seed",
-        "service_tier",
-        "stop",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "user",
-        "verbosity",
-        "web_search_options",
-    }
-)
 _MESSAGE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "system": frozenset({"role", "content", "name"}),
     "developer": frozenset({"role", "content", "name"}),
@@ -72,8 +31,6 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
     if (why := _own(body, issued)) is not None:
         return why
     body = without_own(body, issued)
-    if unknown := sorted(body.keys() - _FIELDS):
-        return f"Unrecognized request argument supplied: {', '.join(unknown)}"
     if not isinstance(body.get("model"), str):
         return "you must provide a model parameter"
     if "stream_options" in body and not body.get("stream"):
@@ -148,6 +105,8 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"Invalid 'tools': the name {name!r}"
+        if (why := why_no_parameters(as_object(function).get("parameters"), with_properties=True)) is not None:
+            return why
     return None
 
 

@@ -1,7 +1,7 @@
 """The refusals of the real service for a Messages request, so that no test accepts what production would not.
 
-Only the rules that a client can break by a mistake of its own: fields, roles, blocks, the pairing of tool uses with
-their results, and thinking and blocks of the provider's own that do not come back as they were given out.
+Only the rules that a client can break by a mistake of its own: roles, blocks, the pairing of tool uses with their
+results, and thinking and blocks of the provider's own that do not come back as they were given out.
 """
 
 import re
@@ -10,29 +10,8 @@ from typing import Final, TypeAlias
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_schema
+from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
 
-_FIELDS: Final = frozenset(
-    {
-        "cache_control",
-        "container",
-        "max_tokens",
-        "messages",
-        "metadata",
-        "model",
-        "output_config",
-        "service_tier",
-        "stop_sequences",
-        "stream",
-        "system",
-        "temperature",
-        "thinking",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_p",
-    }
-)
 _ONLY_OF: Final[Mapping[str, str]] = {
     "tool_result": "user",
     "image": "user",
@@ -54,8 +33,6 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
 
     `issued` holds the bodies of the messages that it has given out.
     """
-    if unknown := sorted(body.keys() - _FIELDS):
-        return f"{unknown[0]}: Extra inputs are not permitted"
     if not isinstance(body.get("model"), str):
         return "model: Field required"
     if not isinstance(body.get("max_tokens"), int):
@@ -121,9 +98,11 @@ def _tools(body: Mapping[str, JsonValue], turns: Sequence[_Turn]) -> str | None:
         used = any(block.get("type") in ("tool_use", "tool_result") for _, blocks in turns for block in blocks)
         return "Requests which include `tool_use` or `tool_result` blocks must define tools" if used else None
     for tool in tools if isinstance(tools, list) else [None]:
-        name = tool.get("name") if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict) else None
+        name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"tools: the name {name!r}"
+        if (why := why_no_parameters(as_object(tool).get("input_schema"), with_properties=False)) is not None:
+            return why
     return None
 
 

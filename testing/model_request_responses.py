@@ -1,7 +1,7 @@
 """The refusals of the real service for a Responses request, so that no test accepts what production would not.
 
-Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of calls with their outputs,
-and items that do not come back as they were given out, reasoning in front of the item that it led to.
+Only the rules that a client can break by a mistake of its own: fields of items, roles, the pairing of calls with
+their outputs, and items that do not come back as they were given out, reasoning in front of the item that it led to.
 """
 
 import re
@@ -10,39 +10,8 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_schema
+from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
 
-_FIELDS: Final = frozenset(
-    {
-        "background",
-        "conversation",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "model",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-    }
-)
 _ROLES: Final = ("assistant", "developer", "system", "user")
 _ITEM_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
@@ -58,8 +27,6 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
 
     `issued` holds the bodies of the responses that it has given out.
     """
-    if unknown := sorted(body.keys() - _FIELDS):
-        return f"Unknown parameter: '{unknown[0]}'."
     if not isinstance(body.get("model"), str):
         return "Missing required parameter: 'model'."
     entries = body.get("input")
@@ -94,6 +61,8 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         name = tool.get("name") if isinstance(tool, dict) and tool.get("type") == "function" else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"Invalid 'tools': the name {name!r}"
+        if (why := why_no_parameters(as_object(tool).get("parameters"), with_properties=True)) is not None:
+            return why
     return None
 
 

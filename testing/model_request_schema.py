@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output_schema import FORMATS
 
-_NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems"})
+_NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems", "uniqueItems"})
+_NOT_AT_THE_TOP: Final = frozenset({"allOf", "anyOf", "oneOf"})
 _BOUNDS: Final = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maxLength", "maximum", "minLength", "minimum"})
 
 
@@ -17,6 +19,10 @@ def why_no_schema(schema: JsonValue, *, has_bounds: bool) -> str | None:
     for node in _nodes(schema):
         if found := sorted(unknown & node.keys()):
             return f"Invalid schema: {found[0]!r} is not permitted"
+        if node.keys() <= {"description", "title"}:
+            return "Invalid schema: schema must have a 'type' key"
+        if has_bounds and "format" in node and node["format"] not in FORMATS:
+            return f"Invalid schema: {node['format']!r} is not a valid format"
         if "$ref" in node and node.keys() - {"$ref", "$defs"}:
             return "Invalid schema: $ref cannot have keywords beside it"
         properties = node.get("properties")
@@ -26,6 +32,14 @@ def why_no_schema(schema: JsonValue, *, has_bounds: bool) -> str | None:
             if node.get("required") != list(properties):
                 return "Invalid schema: 'required' is required to include every key in properties"
     return None
+
+
+def why_no_parameters(schema: JsonValue, *, with_properties: bool) -> str | None:
+    """Return why the schema of a tool's arguments is refused; None when it is taken."""
+    if not isinstance(schema, dict) or schema.get("type") != "object" or not _NOT_AT_THE_TOP.isdisjoint(schema):
+        return "Invalid schema: it must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top level"
+    is_bare = with_properties and not isinstance(schema.get("properties"), dict)
+    return "Invalid schema: object schema missing properties" if is_bare else None
 
 
 def _nodes(schema: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:

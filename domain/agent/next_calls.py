@@ -23,7 +23,6 @@ from steptrail.domain.agent.fold_step import errors_of
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import FinishReason
 
 _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, CallPhase.RETRYING})
 """The phases in which a call may start next. In the other phases, a call has ended or waits for something."""
@@ -38,7 +37,7 @@ _UNSETTLED = _TO_COME | {CallPhase.RUNNING, CallPhase.IN_DOUBT}
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
     """Return the next effect for the tool calls of the step; None when all calls have ended."""
-    if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
+    if step.reply is not None and not step.reply.is_whole:
         return _cancel_pending(step, "the reply was cut in the middle")
     stopping, phases = execution.stop_request, {call.phase for call in step.calls}
     if (step.forbidden_by is not None or CallPhase.FORBIDDEN in phases) and (forbidden := _forbidden(step)) is not None:

@@ -56,8 +56,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         return (OutputMode.NATIVE, *others, OutputMode.LAST) if fits else others
 
     def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
-        del host  # what its blocks hold is taken by whoever speaks the protocol
-        return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters))
+        return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters, host))
 
     def _open(self, http: Any) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic

@@ -30,6 +30,7 @@ from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
+from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "system"}
@@ -43,14 +44,17 @@ _BEFORE = "(The conversation began before this.)"
 history that was cut: the API wants the user to begin."""
 _AFTER = "(Go on.)"
 """The user's message that is put behind an answer after which another step is asked for, by a hook for instance: models
-refuse a conversation in which the assistant speaks last, or go on writing its words."""
+refuse a conversation in which the assistant speaks last, or go on writing its words. It stays where it was when the
+next words of the assistant follow: newer models refuse thinking in front of which anything has changed."""
 _EMPTY = "(The message is empty.)"
 """The message that is sent in the place of a blank one of the user: the API takes no blank text."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def render_request(model: str, request: ModelRequest, parameters: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the body to post. The request's own parameters override `parameters`.
+def render_request(
+    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], host: str = ""
+) -> dict[str, JsonValue]:
+    """Return the body to post to a host. The request's own parameters override `parameters`.
 
     Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take.
     """
@@ -61,7 +65,7 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
         for message in request.messages
         if message.is_system() and message.text.strip()
     ]
-    turns = render_messages(request.messages)
+    turns = render_messages(request.messages, only_signed=host.endswith("anthropic.com"))
     if turns and as_object(turns[0]).get("role") == "assistant":
         turns.insert(0, _told(_BEFORE))
     if turns and as_object(turns[-1]).get("role") == "assistant":
@@ -87,8 +91,11 @@ def _told(text: str) -> JsonValue:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
-    """Return the turns of a conversation, without the instructions of the system."""
+def render_messages(messages: Sequence[Message], *, only_signed: bool = False) -> list[JsonValue]:
+    """Return the turns of a conversation, without the instructions of the system.
+
+    With `only_signed`, thinking without a signature is left out: other servers of the protocol sign nothing.
+    """
     turns: list[tuple[str, list[JsonValue]]] = []
     ids = CallIds(once_in_all=True)
     for message in messages:
@@ -99,12 +106,16 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
             role = "assistant"
             ids.next_reply()
         blocks = render_blocks(message.parts, ids)
+        if only_signed:
+            blocks = [block for block in blocks if as_object(block).get("signature") != ""]
         if message.is_user() and not blocks:
             blocks.append({"type": "text", "text": _EMPTY})
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
         while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
             blocks.pop()
         if blocks:
+            if role == "assistant" and turns and turns[-1][0] == role:
+                turns.append(("user", [{"type": "text", "text": _AFTER}]))
             if not turns or turns[-1][0] != role:
                 turns.append((role, []))
             turns[-1][1].extend(blocks)
@@ -157,10 +168,9 @@ def _thinks(parameters: Mapping[str, JsonValue]) -> bool:
 
 def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
     described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
-    schema: JsonValue = spec.parameters or {"type": "object", "properties": {}}
     if is_strict:
         return {"name": spec.name, **described, "input_schema": messages_schema(spec.parameters), "strict": True}
-    return {"name": spec.name, **described, "input_schema": schema}
+    return {"name": spec.name, **described, "input_schema": tool_schema(spec)}
 
 
 def _gone(messages: Sequence[Message]) -> list[JsonValue]:

@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output_schema import FORMATS, told_in_words
 
 _KNOWN: Final = frozenset(
     {"$defs", "$ref", "additionalProperties", "anyOf", "description", "enum", "items", "properties", "required", "type"}
-)
-_FORMATS: Final = frozenset(
-    {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"},
 )
 
 
 def messages_schema(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a strict schema as the Messages API takes it."""
     made: dict[str, JsonValue] = {}
-    told: list[str] = []
+    told: dict[str, JsonValue] = {}
     for key, value in schema.items():
         match key, value:
             case (("properties" | "$defs"), dict()):
@@ -31,15 +29,12 @@ def messages_schema(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
             case "const", _:
                 made["enum"] = [value]
             case _ if (
-                key in _KNOWN or (key == "format" and value in _FORMATS) or (key == "minItems" and value in (0, 1))
+                key in _KNOWN or (key == "format" and value in FORMATS) or (key == "minItems" and value in (0, 1))
             ):
                 made[key] = value
             case _:
-                told.append(f"{key}: {value}")
-    if told:
-        words = [*([str(schema["description"])] if "description" in schema else []), f"({', '.join(told)})"]
-        made["description"] = " ".join(words)
-    return made
+                told[key] = value
+    return told_in_words(made, told)
 
 
 def _below(node: JsonValue) -> JsonValue:

@@ -13,7 +13,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.chat_content import ContentPieces
 from steptrail.infrastructure.models.merging import merge_fields, merge_values
 from steptrail.infrastructure.models.opaque import others
-from steptrail.infrastructure.models.wire import as_list, as_object, failure
+from steptrail.infrastructure.models.wire import as_list, as_object, failure, read_arguments
 
 REASONING: Final = ("reasoning_content", "reasoning")
 """Two spellings of one extension of the protocol."""
@@ -93,7 +93,7 @@ class CallPieces:
     def add(self, entry: Mapping[str, JsonValue]) -> None:
         """Take a piece of a call."""
         function = as_object(entry.get("function"))
-        self._call(entry.get("index"), entry.get("id"), function.get("name")).add(entry, function)
+        self._call(entry.get("index"), entry.get("id"), function).add(entry, function)
 
     def body(self) -> list[JsonValue]:
         """Return the calls in the order of their indices, as they stand in a reply without streaming."""
@@ -102,17 +102,23 @@ class CallPieces:
             calls = sorted(calls, key=lambda call: call.index if isinstance(call.index, int) else 0)
         return [call.body() for call in calls]
 
-    def _call(self, index: JsonValue, call_id: JsonValue, name: JsonValue) -> "_Call":
+    def _call(self, index: JsonValue, call_id: JsonValue, function: Mapping[str, JsonValue]) -> "_Call":
         """Return the call that a piece belongs to, or begin it."""
-        same_index = [call for call in self._calls if index is None or call.index == index]
-        for call in reversed(same_index):
-            # Without an index another name is another call, whatever its id.
-            if call_id and call.id == call_id and (index is not None or name in (None, "", call.name)):
+        name = function.get("name")
+        near = [call for call in self._calls if index is None or call.index == index]
+        # Another name is another call, whatever its number and its id.
+        fitting = [call for call in near if not name or call.name in (None, "", name)]
+        for call in reversed(fitting):
+            if call_id and call.id == call_id:
                 return call
-        # Some servers count every call as number 0: there another id with a name of its own begins another call.
-        begins = bool(call_id) and (index is None or (bool(name) and any(call.id for call in same_index)))
-        if same_index and not begins:
-            return same_index[-1]
+        # Some servers count every call as number 0: there another id with a name of its own begins another call. Some
+        # give no ids either: there a name with arguments does, behind a call whose arguments are whole.
+        begins = index is None or (bool(name) and any(call.id for call in near))
+        if not call_id:
+            has_more = bool(name) and function.get("arguments") not in (None, "")
+            begins = has_more and any(call.is_whole for call in fitting[-1:])
+        if fitting and not begins:
+            return fitting[-1]
         self._calls.append(_Call(index))
         return self._calls[-1]
 
@@ -127,6 +133,11 @@ class _Call:
         self._beside: dict[str, JsonValue] = {}
         self._beside_name: dict[str, JsonValue] = {}
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has a name, and arguments to which nothing can be added."""
+        return bool(self.name and str(self._written).strip()) and read_arguments(self._written)[0] is not None
+
     def add(self, entry: Mapping[str, JsonValue], function: Mapping[str, JsonValue]) -> None:
         self.id = self.id or entry.get("id")
         self.name = self.name or function.get("name")
@@ -139,6 +150,9 @@ class _Call:
             self._whole = arguments
 
     def body(self) -> JsonValue:
-        arguments = self._whole if self._whole is not None else "".join(self._arguments)
-        function: JsonValue = {**self._beside_name, "name": self.name, "arguments": arguments}
+        function: JsonValue = {**self._beside_name, "name": self.name, "arguments": self._written}
         return {"type": "function", **self._beside, "id": self.id, "function": function}
+
+    @property
+    def _written(self) -> JsonValue:
+        return self._whole if self._whole is not None else "".join(self._arguments)

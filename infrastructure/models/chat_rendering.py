@@ -26,6 +26,7 @@ from steptrail.infrastructure.models.chat_parsing import PROVIDER
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
+from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_object
 
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "n", "parallel_tool_calls", "stream_options"}
@@ -56,7 +57,7 @@ def render_request(
 
 def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> Iterator[JsonValue]:
     """Yield the wire messages; a message with several tool results becomes one for each."""
-    ids = CallIds(once_in_all=False)
+    ids = CallIds(once_in_all=False, host=provider.partition("@")[2])
     for message in messages:
         match message.role:
             case MessageRole.TOOL:
@@ -75,7 +76,7 @@ def render_tool(spec: ToolSpec, *, is_strict: bool = False) -> JsonValue:
     function: dict[str, JsonValue] = {"name": spec.name}
     if spec.description:
         function["description"] = spec.description
-    function["parameters"] = spec.parameters or {"type": "object", "properties": {}}
+    function["parameters"] = tool_schema(spec)
     if is_strict:
         function["strict"] = True
     return {"type": "function", "function": function}

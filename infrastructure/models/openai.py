@@ -110,5 +110,6 @@ class OpenAIResponsesModel(_OpenAIClientModel):
         return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)
 
     def _turn(self, request: ModelRequest, host: str) -> OneBody:
-        body = responses_rendering.render_request(self._info.model, request, self._info.parameters)
-        return OneBody(body, ResponsesAssembly, responses_parsing.parse_body)
+        provider = f"{responses_parsing.PROVIDER}@{host}"
+        body = responses_rendering.render_request(self._info.model, request, self._info.parameters, provider)
+        return OneBody(body, ResponsesAssembly, partial(responses_parsing.parse_body, provider=provider))

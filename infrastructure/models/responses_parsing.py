@@ -17,14 +17,17 @@ from steptrail.infrastructure.models.opaque import beside, of_content, of_messag
 from steptrail.infrastructure.models.wire import as_list, as_number, as_object, as_text, clean, failure, read_body
 
 PROVIDER: Final = "openai-responses"
-"""Marks parts that go back verbatim to a provider that speaks this protocol."""
+"""Marks opaque parts where nobody says which server of this protocol sent them."""
 
 _DONE: Final = "completed"
 """The status of what is whole. It is what is sent when none was kept."""
 
 
-def parse_body(body: str) -> ModelReply:
-    """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for a response that says so."""
+def parse_body(body: str, provider: str = PROVIDER) -> ModelReply:
+    """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for a response that says so.
+
+    `provider` marks what goes back to nobody else.
+    """
     top = read_body(body)
     status = top.get("status")
     if top.get("error") or status in ("failed", "cancelled"):
@@ -32,7 +35,7 @@ def parse_body(body: str) -> ModelReply:
     output = top.get("output")
     if not isinstance(output, list):
         raise ModelReplyInvalid("the body has no output")
-    parts = without_leaks(list(_parts(output, top.get("id"))))
+    parts = without_leaks(list(_parts(output, top.get("id"), provider)))
     raw = as_text(as_object(top.get("incomplete_details")).get("reason")) or as_text(status)
     reason = finish_reason(raw, has_tool_calls=bool(tool_calls_of(parts)))
     refused = any(_refusal(part) for item in output for part in as_list(as_object(item).get("content")))
@@ -46,59 +49,60 @@ def parse_body(body: str) -> ModelReply:
     )
 
 
-def _parts(output: list[JsonValue], reply: JsonValue) -> Iterator[Part]:
+def _parts(output: list[JsonValue], reply: JsonValue, provider: str) -> Iterator[Part]:
     for place, entry in enumerate(output):
         item = as_object(entry)
         match item.get("type"):
             case "message":
-                yield from _message(item)
+                yield from _message(item, provider)
             case "function_call":
-                yield from _call(item, reply, place)
+                yield from _call(item, reply, place, provider)
             case "reasoning":
                 if thought := _thought(item):
                     yield ReasoningPart(text=thought)
-                yield whole(PROVIDER, item)
+                yield whole(provider, item)
             case _:
-                yield whole(PROVIDER, item)
+                yield whole(provider, item)
 
 
-def _message(item: Mapping[str, JsonValue]) -> Iterator[Part]:
-    said = [part for content in as_list(item.get("content")) for part in _content(as_object(content))]
+def _message(item: Mapping[str, JsonValue], provider: str) -> Iterator[Part]:
+    said = [part for content in as_list(item.get("content")) for part in _content(as_object(content), provider)]
     fields = _unusual(others(item, "type", "role", "content"))
     if said and "id" in fields:
-        yield from of_message(PROVIDER, fields)
+        yield from of_message(provider, fields)
     yield from said
 
 
-def _content(content: dict[str, JsonValue]) -> Iterator[Part]:
+def _content(content: dict[str, JsonValue], provider: str) -> Iterator[Part]:
     text, refusal = as_text(content.get("text")), as_text(_refusal(content))
     if text is not None:
-        yield from beside(PROVIDER, TextPart(text=text), others(content, "type", "text", "annotations"))
-        yield from map(_citation, as_list(content.get("annotations")))
+        yield from beside(provider, TextPart(text=text), others(content, "type", "text", "annotations"))
+        for annotation in as_list(content.get("annotations")):
+            yield _citation(annotation, provider)
     elif refusal is not None:
-        yield from beside(PROVIDER, TextPart(text=refusal), {"refusal": True})
+        yield from beside(provider, TextPart(text=refusal), {"refusal": True})
     elif content.get("type") not in ("output_text", "refusal"):
-        yield of_content(PROVIDER, content)
+        yield of_content(provider, content)
 
 
-def _citation(annotation: JsonValue) -> Part:
+def _citation(annotation: JsonValue, provider: str) -> Part:
     told = as_object(annotation)
     return CitationPart(
         uri=as_text(told.get("url")) or as_text(told.get("file_id")),
         title=as_text(told.get("title")) or as_text(told.get("filename")),
         start=as_number(told.get("start_index")),
         end=as_number(told.get("end_index")),
-        provider=PROVIDER,
+        provider=provider,
         data=annotation,
     )
 
 
-def _call(item: Mapping[str, JsonValue], reply: JsonValue, place: int) -> Iterator[Part]:
+def _call(item: Mapping[str, JsonValue], reply: JsonValue, place: int, provider: str) -> Iterator[Part]:
     if (name := as_text(item.get("name"))) is None:
         raise ModelReplyInvalid("it asks for a function call without a name")
     call = tool_call(name, item.get("arguments"), item.get("call_id"), reply=reply, place=place)
     fields = _unusual(others(item, "type", "call_id", "name", "arguments"))
-    yield from beside(PROVIDER, call, fields)
+    yield from beside(provider, call, fields)
 
 
 def _unusual(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:

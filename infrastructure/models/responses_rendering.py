@@ -26,6 +26,7 @@ from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
+from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {
@@ -44,14 +45,18 @@ body.
 """
 
 
-def render_request(model: str, request: ModelRequest, parameters: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def render_request(
+    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], provider: str = PROVIDER
+) -> dict[str, JsonValue]:
     """Return the body to post. The request's own parameters override `parameters`.
 
-    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take by address.
+    `provider` marks what goes back. Raises `ConfigurationError` for a reserved parameter, and for media that the
+    protocol cannot take by address.
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
-    items = list(render_items(request.messages))
+    takes_sealed = "reasoning.encrypted_content" in as_list(merged.get("include"))
+    items = list(render_items(request.messages, provider, takes_sealed=takes_sealed))
     body: dict[str, JsonValue] = {**merged, "model": model, "store": False, "input": items}
     if (output := asked_of_the_provider(request)) is not None:
         body["text"] = {**as_object(merged.get("text")), "format": {"type": "json_schema", **form_of(output)}}
@@ -63,9 +68,15 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     return body
 
 
-def render_items(messages: Sequence[Message]) -> Iterator[JsonValue]:
-    """Yield the items of a conversation, several for a message of the model."""
-    ids = CallIds(once_in_all=True)
+def render_items(
+    messages: Sequence[Message], provider: str = PROVIDER, *, takes_sealed: bool = True
+) -> Iterator[JsonValue]:
+    """Yield the items of a conversation, several for a message of the model.
+
+    A model that is not asked for encrypted reasoning does not reason, and refuses that of another one: unless it
+    `takes_sealed` reasoning, what its provider added to a reply that holds some stays behind.
+    """
+    ids = CallIds(once_in_all=True, host=provider.partition("@")[2])
     for message in messages:
         match message.role:
             case MessageRole.TOOL:
@@ -75,15 +86,21 @@ def render_items(messages: Sequence[Message]) -> Iterator[JsonValue]:
                         yield {"type": "function_call_output", "call_id": call_id, "output": part.text}
             case MessageRole.ASSISTANT:
                 ids.next_reply()
-                yield from _assistant(message.parts, ids)
+                goes_back = takes_sealed or not any(map(_is_sealed, message.parts))
+                yield from _assistant(message.parts, ids, provider if goes_back else "")
             case _:
                 yield {"role": message.role.value, "content": _content(message)}
 
 
-def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
+def _is_sealed(part: Part) -> bool:
+    item = as_object(as_object(part.data).get("whole")) if isinstance(part, ProviderPart) else {}
+    return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
+def _assistant(parts: Sequence[Part], ids: CallIds, provider: str) -> Sequence[JsonValue]:
     items: list[JsonValue] = []
     content: list[JsonValue] | None = None
-    for part, beside in understood(PROVIDER, parts):
+    for part, beside in understood(provider, parts):
         match part:
             case ProviderPart() if "message" in beside:
                 content = []
@@ -98,7 +115,7 @@ def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
                 content.append(_text(text, beside))
             case TextPart(text=text):
                 items.append({"role": "assistant", "content": text})
-            case CitationPart(provider=provider, data=data) if content and provider == PROVIDER:
+            case CitationPart(provider=cited_by, data=data) if content and cited_by == provider:
                 cited = as_object(content[-1])
                 content[-1] = {**cited, "annotations": [*as_list(cited.get("annotations")), data]}
             case ToolCallPart():
@@ -127,10 +144,9 @@ def _text(text: str, beside: Mapping[str, JsonValue]) -> JsonValue:
 
 
 def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
-    parameters: JsonValue = spec.parameters or {"type": "object", "properties": {}}
     described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
     # Tools are not strict: that needs a schema of a narrower kind than they have. The tool of an answer may have one.
-    return {"type": "function", "name": spec.name, **described, "parameters": parameters, "strict": is_strict}
+    return {"type": "function", "name": spec.name, **described, "parameters": tool_schema(spec), "strict": is_strict}
 
 
 def _content(message: Message) -> JsonValue:

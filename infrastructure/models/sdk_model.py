@@ -28,6 +28,7 @@ from steptrail.infrastructure.models.sdk_types import Turn
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+    from httpx2 import Response
     from openai import AsyncOpenAI
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class SdkModel(ABC, Generic[C]):
     def _http(self) -> Any:
         """Return a client of the SDK's kind over HTTP, which reads no more of a response than there is room for."""
         made = importlib.import_module(self._package).DefaultAsyncHttpxClient
-        hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True)]}
+        hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True), _keep_the_key]}
         return made(event_hooks=hooks, headers=dict(ASKS_FOR), verify=certificates())
 
     def __repr__(self) -> str:
@@ -222,6 +223,16 @@ class SdkModel(ABC, Generic[C]):
             for closed in [each for each in list(self._clients) if each.is_closed()]:
                 del self._clients[closed]
         return client
+
+
+async def _keep_the_key(response: "Response") -> None:
+    """Take the key out of a request that is sent on to another place, as HTTP clients do with `Authorization` alone."""
+    if response.has_redirect_location:
+        here = response.request.url
+        there = here.join(response.headers["location"])
+        is_as_safe = there.scheme == "https" or (there.scheme, there.port) == (here.scheme, here.port)
+        if there.host != here.host or not is_as_safe:
+            response.request.headers.pop("x-api-key", None)
 
 
 def refuse_reserved(parameters: Mapping[str, JsonValue], reserved: frozenset[str]) -> None:

@@ -56,7 +56,7 @@ def read_arguments(arguments: JsonValue) -> tuple[dict[str, JsonValue] | None, s
         case dict() if _is_flat(arguments):
             return arguments, None
         case str():
-            if not arguments.strip():
+            if arguments.strip() in ("", "null"):
                 return {}, None
             try:
                 parsed = loads(arguments)

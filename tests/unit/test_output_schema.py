@@ -46,6 +46,7 @@ def test_lists_unions_and_definitions_are_looked_into() -> None:
     [
         (of(a={"type": "object", "additionalProperties": INTEGER}), "a: fields of any name may stand there"),
         (of(a=of(b={})), r"a\.b: anything may stand there"),
+        (of(a={"description": "A word.", "default": None}), "a: anything may stand there"),
         (of(a={"not": INTEGER}), "a: the strict subset has no 'not'"),
         (of(a={"type": "array", "prefixItems": [INTEGER]}), "a: the strict subset has no 'prefixItems'"),
         (of(a={"type": "array", "items": True}), r"a\.\[\]: True is no schema"),
@@ -99,6 +100,26 @@ def test_a_definition_that_comes_back_to_itself_through_others_is_recursive() ->
     assert not is_recursive(of(a=INTEGER))
 
 
+def test_a_rule_that_the_subset_does_not_have_is_told_in_words() -> None:
+    given = strict_schema(
+        of(
+            a={"type": "string", "format": "uri", "minLength": 1, "description": "Where it is."},
+            b={"type": "array", "items": INTEGER, "uniqueItems": True, "maxItems": 9},
+            c={"type": "string", "pattern": "^(?!0)[0-9]+$"},
+            d={"type": "string", "pattern": "^(?:a|b)$", "format": "uuid"},
+            e={"type": "string", "contentMediaType": "application/json", "examples": ["1"]},
+        )
+    )
+    assert given["properties"] == {
+        "a": {"type": "string", "minLength": 1, "description": "Where it is. (format: uri)"},
+        "b": {"type": "array", "items": INTEGER, "maxItems": 9, "description": "(uniqueItems: True)"},
+        "c": {"type": "string", "description": "(pattern: ^(?!0)[0-9]+$)"},
+        "d": {"type": "string", "pattern": "^(?:a|b)$", "format": "uuid"},
+        "e": {"type": "string", "description": "(contentMediaType: application/json, examples: ['1'])"},
+    }
+    assert why_no_schema(given, has_bounds=True) is None
+
+
 def test_messages_is_told_in_words_what_it_does_not_keep_to() -> None:
     given = strict_schema(
         of(
@@ -135,6 +156,8 @@ def test_messages_is_told_in_words_what_it_does_not_keep_to() -> None:
         (closed(a={"$ref": "#", "title": "x"}), "$ref cannot have keywords"),
         (closed(a={"type": "array", "items": {"oneOf": []}}), "'oneOf' is not permitted"),
         (closed(a={"anyOf": [{**INTEGER, "default": 3}]}), "'default' is not permitted"),
+        (closed(a={"description": "A word."}), "schema must have a 'type' key"),
+        (closed(a={"type": "string", "format": "uri"}), "'uri' is not a valid format"),
     ],
 )
 def test_the_scripted_services_refuse_what_the_real_ones_refuse(schema: Schema, why: str) -> None:

@@ -13,6 +13,6 @@ AUXILIARY = AuxiliaryStatements(
     "JOIN events e ON e.position = c.position + c.size - 1 AND e.stream = c.stream AND e.version = s.version "
     "WHERE n.id = s.stream) FROM snapshots s WHERE s.stream = ?",
     # One that comes late must not bring an erased stream back.
-    keep_snapshot="INSERT OR REPLACE INTO snapshots SELECT ?2, ?3, ?4, ?5, ?6, ?7 "
-    "WHERE NOT EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND status = 'erased')",
+    keep_snapshot="WITH gone AS (SELECT 1 FROM streams WHERE id = ? AND status = 'erased') "
+    "INSERT OR REPLACE INTO snapshots SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM gone)",
 )

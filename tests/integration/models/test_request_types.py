@@ -3,6 +3,7 @@
 import pytest
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.testing import model_request_anthropic, model_request_responses
 from steptrail.testing.model_request_types import why_mistyped
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -48,3 +49,9 @@ def test_what_does_not_fit_is_refused_with_its_place(path: str, body: dict[str, 
     refusal = why_mistyped(path, body)
     assert refusal is not None
     assert refusal.startswith("the request does not fit the SDK's types: ")
+
+
+def test_the_scripted_server_takes_parameters_that_the_sdk_knows_without_a_list_of_its_own() -> None:
+    cached, placed = {**responses(), "prompt_cache_retention": "24h"}, {**messages(), "inference_geo": "eu"}
+    assert why_mistyped(RESPONSES, cached) is model_request_responses.why_refused(cached) is None
+    assert why_mistyped(MESSAGES, placed) is model_request_anthropic.why_refused(placed) is None

@@ -132,9 +132,13 @@ def test_an_answer_cut_by_its_length_is_no_failure_of_the_step() -> None:
     scenario.next().is_(Record((ended(seconds=3.0),)))
 
 
-def test_a_filtered_answer_with_calls_is_an_ordinary_step_that_the_criteria_judge() -> None:
-    filtered = given(*opened(), *step(), asked(), wants("look", finish_reason=FinishReason.CONTENT_FILTER))
-    filtered.next().is_(RunCalls((0,)))
+@pytest.mark.parametrize("finish_reason", [FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.PAUSED])
+def test_a_reply_that_is_not_whole_dispatches_none_of_its_calls_and_the_criteria_judge_it(
+    finish_reason: FinishReason,
+) -> None:
+    broken = given(*opened(), *step(), asked(), wants("look", finish_reason=finish_reason))
+    cancelled = ToolCallCancelled(position=0, reason=CUT)
+    broken.next().is_(Record((cancelled,))).and_(cancelled).next().is_(Record((ended(seconds=4.0),)))
 
 
 @pytest.mark.parametrize("reason", ["stop", "deadline"])

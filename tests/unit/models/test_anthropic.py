@@ -21,6 +21,7 @@ from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import render_messages, render_request
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+from steptrail.infrastructure.models.wire import as_list
 from steptrail.testing.model_request_anthropic import why_refused
 
 CALL = ToolCallPart(id="call_1", name="read_file", arguments={"path": "ä.md"})
@@ -141,6 +142,24 @@ def test_a_model_that_is_to_go_on_after_its_answer_is_told_so() -> None:
     history = [Message.user("Hello."), Message.assistant("Good day. ")]
     messages = render_request("m", ModelRequest(messages=history), {"max_tokens": 5})["messages"]
     assert messages == [user(text("Hello.")), assistant(text("Good day. ")), user(text("(Go on.)"))]
+
+
+def test_what_was_sent_in_front_of_a_reply_is_sent_in_front_of_it_again() -> None:
+    history = [Message.user("Hello."), Message.assistant("Good day.")]
+    sent = render_request("m", ModelRequest(messages=history), {})["messages"]
+    history += [Message(role=MessageRole.ASSISTANT, parts=parsed(THOUGHT, text("A fine day.")).parts)]
+    again = render_request("m", ModelRequest(messages=[*history, Message.user("Yes.")]), {})["messages"]
+    assert again == [*as_list(sent), assistant(THOUGHT, text("A fine day.")), user(text("Yes."))]
+
+
+def test_thinking_that_another_server_of_the_protocol_did_not_sign_stays_behind_at_anthropic() -> None:
+    unsigned: dict[str, JsonValue] = {"type": "thinking", "thinking": "Hm."}
+    reply = Message(role=MessageRole.ASSISTANT, parts=parsed(unsigned, THOUGHT, text("I look.")).parts)
+    request = ModelRequest(messages=[Message.user("?"), reply, Message.user("And?")])
+    sent = {host: render_request("m", request, {}, host)["messages"] for host in ("127.0.0.1", "api.anthropic.com")}
+    rest = (THOUGHT, text("I look."))
+    assert sent["127.0.0.1"] == [HI, assistant({**unsigned, "signature": ""}, *rest), user(text("And?"))]
+    assert sent["api.anthropic.com"] == [HI, assistant(*rest), user(text("And?"))]
 
 
 @pytest.mark.parametrize("said", ["", " \n"])
@@ -319,7 +338,7 @@ HI = user(text("?"))
     ],
 )
 def test_the_scripted_server_refuses_what_the_real_one_refuses(messages: list[JsonValue], why: str | None) -> None:
-    tools: JsonValue = [{"name": "read_file", "input_schema": {}}]
+    tools: JsonValue = [{"name": "read_file", "input_schema": {"type": "object"}}]
     body: dict[str, JsonValue] = {"model": "m", "max_tokens": 5, "messages": messages, "tools": tools}
     refusal = why_refused(body, [{"content": [THOUGHT, USE]}])
     assert refusal is None if why is None else refusal is not None and why in refusal
@@ -329,7 +348,6 @@ def test_the_scripted_server_refuses_what_the_real_one_refuses(messages: list[Js
     ("change", "why"),
     [
         ({"max_tokens": None}, "max_tokens"),
-        ({"prompt": "?"}, "prompt"),
         ({"model": None}, "model"),
         ({"tool_choice": {}}, "tool_choice"),
     ],

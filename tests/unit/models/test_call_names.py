@@ -1,5 +1,6 @@
 """What models call their calls, and what providers take."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -57,6 +58,39 @@ def test_the_id_of_an_earlier_reply_is_free_again_where_the_protocol_wants_it_so
     ids.of_call("a")
     ids.next_reply()
     assert (ids.of_call("a"), ids.of_result("a")) == (again, again)
+
+
+@pytest.mark.parametrize(
+    ("host", "refused", "taken", "form"),
+    [
+        ("api.openai.com", "call_1__thought__" + "x" * 200, "x" * 40, r"[0-9a-f]{40}"),
+        ("ours.openai.azure.com", "x" * 41, "call_1", r"[0-9a-f]{40}"),
+        ("api.mistral.ai", "call_1", "D681PevKs", r"[0-9a-f]{9}"),
+    ],
+)
+def test_an_id_that_a_host_would_refuse_is_another_one_and_always_the_same(
+    host: str, refused: str, taken: str, form: str
+) -> None:
+    ids = CallIds(once_in_all=False, host=host)
+    first, other, second = ids.of_call(refused), ids.of_call(taken), ids.of_call(refused)
+    assert re.fullmatch(form, first)
+    assert re.fullmatch(form, second)
+    assert first != second
+    assert other == taken
+    assert [ids.of_result(call) for call in (refused, taken, refused)] == [first, taken, second]
+    assert CallIds(once_in_all=True, host=host).of_call(refused) == first
+
+
+def test_a_server_gets_its_own_ids_back_however_long_and_openai_gets_short_ones() -> None:
+    call = ToolCallPart(id="call_1__thought__" + "x" * 200, name="look", arguments={})
+    messages = [Message.user("?"), Message.assistant(tool_calls=(call,)), Message.tool(call.id, "look", "seen")]
+    for host, most in (("127.0.0.1", len(call.id)), ("api.openai.com", 40)):
+        asked, answered = list(chat_rendering.render_messages(messages, f"openai@{host}"))[1:]
+        (chat,) = [entry["id"] for entry in objects(asked) if "function" in entry]
+        asked, answer = list(responses_rendering.render_items(messages, f"openai-responses@{host}"))[1:]
+        assert objects(answered)[0]["tool_call_id"] == chat == objects(asked)[0]["call_id"]
+        assert objects(answer)[0]["call_id"] == chat
+        assert len(str(chat)) == most
 
 
 def test_a_name_is_made_one_that_a_tool_can_have() -> None:

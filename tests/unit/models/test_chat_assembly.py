@@ -13,7 +13,7 @@ from steptrail.infrastructure.models.chat_parsing import parse_reply
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 
 
-def piece(arguments: JsonValue = None, **fields: JsonValue) -> JsonValue:
+def piece(arguments: JsonValue = None, **fields: JsonValue) -> dict[str, JsonValue]:
     """A piece of a call; `name` stands inside its function."""
     function = {"name": fields.pop("name", None), "arguments": arguments}
     return {**fields, "function": {key: value for key, value in function.items() if value is not None}}
@@ -86,6 +86,39 @@ def test_two_calls_with_one_id_other_names_and_no_index_are_two_calls() -> None:
         calling(piece('{"y": 2}', id="a", name="g")),
     ]
     assert calls_of(*chunks) == [A, ("a", "g", {"y": 2})]
+
+
+@pytest.mark.parametrize("index", [{}, {"index": 0}], ids=["no numbers", "all 0"])
+@pytest.mark.parametrize("call_id", [{}, {"id": ""}], ids=["no ids", "empty ids"])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [piece('{"x": 1}', name="f"), piece('{"x": 2}', name="f"), piece('{"y": 3}', name="g")],
+        [piece({"x": 1}, name="f"), piece({"x": 2}, name="f"), piece({"y": 3}, name="g")],
+        [piece("", name="f"), piece('{"x": 1}', name="f"), piece('{"x"', name="f"), piece(": 2}"),
+         piece("", name="g"), piece('{"y": 3}')],
+        # Each piece names its call again, and two calls are written side by side.
+        [piece('{"x": 1}', name="f"), piece('{"x"', name="f"), piece('{"y"', name="g"), piece(": 2}", name="f"),
+         piece(": 3}", name="g")],
+    ],
+    ids=["whole", "objects", "in pieces", "named again"],
+)  # fmt: skip
+def test_a_name_behind_whole_arguments_begins_another_call_where_there_are_no_ids(
+    pieces: Sequence[dict[str, JsonValue]], call_id: dict[str, JsonValue], index: dict[str, JsonValue]
+) -> None:
+    told = [calling({**call_id, **index, **each}) for each in pieces]
+    assert [call[1:] for call in calls_of(*told)] == [("f", {"x": 1}), ("f", {"x": 2}), ("g", {"y": 3})]
+
+
+@pytest.mark.parametrize("call_id", [{}, {"id": "a"}])
+def test_a_call_without_arguments_gets_none_of_the_call_after_it(call_id: dict[str, JsonValue]) -> None:
+    pieces = [{**call_id, "index": 0, **piece("", name="f")}, {**call_id, "index": 0, **piece('{"y": 2}', name="g")}]
+    assert [call[1:] for call in calls_of(*map(calling, pieces))] == [("f", {}), ("g", {"y": 2})]
+
+
+def test_a_call_that_is_sent_again_whole_is_not_made_twice() -> None:
+    again = calling(piece('{"x": 1}', index=0, id="a", name="f"))
+    assert calls_of(again, again) == [("a", "f", None)]
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])

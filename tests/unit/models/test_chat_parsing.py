@@ -117,7 +117,7 @@ def test_content_that_repeats_arguments_that_are_no_object_is_dropped_too() -> N
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1}), (None, {}), ("", {}), (" ", {}), ("{}", {})],
+    [('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1}), (None, {}), ("", {}), (" ", {}), ("{}", {}), ("null", {})],
 )
 def test_arguments_are_text_or_an_object_or_missing(arguments: JsonValue, expected: JsonValue) -> None:
     (found,) = parsed(None, call(arguments), reason="tool_calls").tool_calls
@@ -126,7 +126,7 @@ def test_arguments_are_text_or_an_object_or_missing(arguments: JsonValue, expect
 
 @pytest.mark.parametrize(
     "arguments",
-    ['{"a": 1', "[1]", '"text"', "null", '{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud83d"}', "[" * 100_000],
+    ['{"a": 1', "[1]", '"text"', "nul", '{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud83d"}', "[" * 100_000],
 )
 def test_text_that_is_no_json_object_is_kept_as_it_came(arguments: str) -> None:
     (found,) = parsed(None, call(arguments), reason="tool_calls").tool_calls

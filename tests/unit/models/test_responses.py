@@ -13,6 +13,7 @@ from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvali
 from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
 from steptrail.infrastructure.models.responses_parsing import parse_body
 from steptrail.infrastructure.models.responses_rendering import render_items, render_request
+from steptrail.infrastructure.models.wire import as_list
 from steptrail.testing.model_request_responses import why_refused
 
 CALL = ToolCallPart(id="call_1", name="read_file", arguments={"path": "ä.md"})
@@ -98,6 +99,32 @@ def test_what_another_provider_marked_as_its_own_stays_behind() -> None:
     parts = (ProviderPart(provider="anthropic", data={"item": {}}), ReasoningPart(text="Hm.", signature="s"), CALL)
     (item,) = render_items([Message(role=MessageRole.ASSISTANT, parts=parts)])
     assert dict_of(item)["type"] == "function_call"
+
+
+HERE, THERE = "openai-responses@api.openai.com", "openai-responses@ours.openai.azure.com"
+CITED: dict[str, JsonValue] = {"type": "output_text", "text": "Tea.", "annotations": [{"url": "https://tea.example"}]}
+
+
+def test_what_one_host_marked_as_its_own_stays_behind_at_another() -> None:
+    body = json.dumps({"status": "completed", "output": [THOUGHT, FOUND, {**dict_of(SAID), "content": [CITED]}, ASKED]})
+    messages = [Message(role=MessageRole.ASSISTANT, parts=parse_body(body, HERE).parts)]
+    call: JsonValue = {key: dict_of(ASKED)[key] for key in ("type", "call_id", "name", "arguments")}
+    assert list(render_items(messages, HERE))[:2] == [THOUGHT, FOUND]
+    assert list(render_items(messages, THERE)) == [{"role": "assistant", "content": "Tea."}, call]
+
+
+def test_a_model_that_is_asked_for_no_encrypted_reasoning_is_sent_none_of_another_one() -> None:
+    shown: JsonValue = {"type": "reasoning", "id": "rs_2", "summary": [], "content": [{"type": "t", "text": "Hm."}]}
+
+    def sent(parameters: dict[str, JsonValue], *output: JsonValue) -> list[str]:
+        reply = Message(role=MessageRole.ASSISTANT, parts=parsed(*output).parts)
+        body = render_request("m", ModelRequest(messages=[reply]), parameters)
+        return [str(dict_of(item).get("id")) for item in as_list(body["input"])]
+
+    asks: dict[str, JsonValue] = {"include": ["reasoning.encrypted_content"]}
+    assert sent(asks, THOUGHT, SAID, ASKED) == ["rs_1", "msg_1", "fc_1"]
+    assert sent({"include": []}, THOUGHT, SAID, ASKED) == ["None", "None"]
+    assert sent({"include": []}, shown, SAID, ASKED) == ["rs_2", "msg_1", "fc_1"]
 
 
 def test_nothing_is_stored_and_parameters_go_into_the_body() -> None:
