@@ -293,6 +293,8 @@ def asking_options(parser: Parser) -> None:
     parser.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
     by_option(parser)
     context_option(parser)
+    read = partial(json_object, "--metadata", why='such as {"tenant": "acme", "tags": {"user": "u7"}}')
+    parser.add_argument("--metadata", metavar="JSON", type=read, help="tenant and tags, by which lists find the run")
 
 
 def projection_option(parser: Parser) -> None:

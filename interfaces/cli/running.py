@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
-    said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
+    said = {"by": arguments.by, "key": key, "context": arguments.context, "metadata": arguments.metadata}
 
     async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
         if isinstance(progress, Progress):
