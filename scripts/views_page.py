@@ -27,8 +27,8 @@ one that is to go is announced a minor version before. `view_columns` lists all 
 up to which position of the log they are counted. On SQLite an instant is a text in ISO 8601 and a boolean is 0 or 1.
 
 A tenant that is a number, `7`, stands there as the text `7`. One of more than 64 characters stands there as the first
-64, `…` and the SHA-256 of all of it as hexadecimal digits, so that no two are mixed up; `trail.views` and `--tenant`
-are given the whole one.
+64, `…` and the SHA-256 of all of it as hexadecimal digits, so that no two are mixed up, and so do names and values of
+tags; `trail.views`, `--tenant` and `--tag` are given the whole one.
 
 """
 

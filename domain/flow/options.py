@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from steptrail.domain.base import BoundedPositive, BoundedSeconds, PositiveSeconds, Settings
-from steptrail.domain.flow.policies import Budget, FailureClass, UnpricedInFlow
+from steptrail.domain.flow.policies import Budget, FailureClass, FailureClasses, UnpricedInFlow
 from steptrail.domain.prices import PriceTable
 
 
@@ -26,7 +26,7 @@ class RunOptions(Settings, frozen=True, kw_only=True):
     when nobody has after `step_timeout` seconds. All times are in seconds, a century at most, and None is no limit.
     """
 
-    continue_on_error: bool | tuple[FailureClass, ...] = False
+    continue_on_error: bool | FailureClasses = False
     concurrency: BoundedPositive = 8
     max_visits: BoundedPositive = 100
     timeout: PositiveSeconds | None = None

@@ -5,7 +5,7 @@ A node decides nothing. It returns or raises; the machine applies these settings
 
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -51,6 +51,35 @@ class FailureClass(StrEnum):
     """The node was cut off and may have taken effect."""
 
 
+FailureName = Literal[
+    "error",
+    "model",
+    "tool",
+    "timeout",
+    "rate_limit",
+    "unavailable",
+    "validation",
+    "incomplete",
+    "config",
+    "budget",
+    "blocked",
+    "no_match",
+    "rejected",
+    "expired",
+    "conflict",
+    "child",
+    "unknown_outcome",
+]
+"""The name of a member of `FailureClass`."""
+FailureGiven: TypeAlias = FailureClass | FailureName
+"""A class of failures as people write it: a constructor makes a member of a name."""
+
+if TYPE_CHECKING:
+    FailureClasses: TypeAlias = tuple[FailureGiven, ...]
+else:
+    FailureClasses = tuple[FailureClass, ...]
+"""Classes of failures in settings."""
+
 NEVER_RETRIED = frozenset(
     {
         FailureClass.CONFIG,
@@ -82,7 +111,7 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     backoff: Seconds = 1.0
     max_delay: PositiveSeconds | None = None
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    retry_on: tuple[FailureClass, ...] | None = None
+    retry_on: FailureClasses | None = None
     count_interrupted: bool = True
 
     def __post_init__(self) -> None:

@@ -12,8 +12,8 @@ from steptrail.domain.storable import plain
 MOST_TAGS = 16
 """So many tags a run has at most: the first ones by their names."""
 
-LONGEST_TAG = 64
-"""The length to which the name and the value of a tag are cut, and the longest tenant that is kept as it is."""
+_LONGEST = 64
+"""The longest tenant, and name or value of a tag, that is kept as it is."""
 
 
 def tenant_in(metadata: Mapping[str, JsonValue]) -> str | None:
@@ -23,17 +23,18 @@ def tenant_in(metadata: Mapping[str, JsonValue]) -> str | None:
     """
     if (given := metadata.get("tenant")) is None:
         return None
-    return kept_tenant((given if isinstance(given, str) else _text(given)) or "") or None
+    return kept_apart(_text(given) or "") or None
 
 
-def kept_tenant(tenant: str) -> str:
-    """Return how a tenant stands in the tables. No two tenants stand there alike, or one would see the other's runs.
+def kept_apart(text: str) -> str:
+    """Return how a tenant, or the name or the value of a tag, stands in the tables.
 
-    One that is too long, or has in it what a database cannot hold, is its beginning with its digest, which is longer
-    than any that is kept as it is.
+    No two stand there alike: one tenant would see the runs of another, and who erases all of one person would erase
+    those of another. One that is too long, or has in it what a database cannot hold, is its beginning with its digest,
+    which is longer than any that is kept as it is.
     """
-    cut = plain(tenant, LONGEST_TAG)
-    return cut if cut == tenant else f"{cut}…{sha256(tenant.encode(errors='surrogatepass')).hexdigest()}"
+    cut = plain(text, _LONGEST)
+    return cut if cut == text else f"{cut}…{sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def tags_in(metadata: Mapping[str, JsonValue]) -> dict[str, str]:
@@ -41,8 +42,8 @@ def tags_in(metadata: Mapping[str, JsonValue]) -> dict[str, str]:
     given = metadata.get("tags")
     if not isinstance(given, Mapping):
         return {}
-    texts = {plain(name, LONGEST_TAG): _text(given[name]) for name in sorted(given)}
-    tags = {name: value for name, value in texts.items() if value is not None}
+    texts = {name: _text(value) for name, value in given.items()}
+    tags = {kept_apart(name): kept_apart(value) for name, value in texts.items() if value is not None}
     return {name: tags[name] for name in sorted(tags)[:MOST_TAGS]}
 
 
@@ -51,10 +52,10 @@ def _text(value: JsonValue) -> str | None:
         case bool():
             return "true" if value else "false"
         case str():
-            return plain(value, LONGEST_TAG)
+            return value
         case int():
             # To write a huge number as text takes long, and Python refuses it.
-            return str(value) if abs(value) < 10**LONGEST_TAG else None
+            return str(value) if abs(value) < 10**_LONGEST else None
         case float():
             return repr(value)
         case _:

@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from steptrail.domain.flow.nodes import Condition
 from steptrail.domain.flow.options import RunOptions
-from steptrail.domain.flow.policies import Budget, Cache, RetryPolicy
+from steptrail.domain.flow.policies import Budget, Cache, FailureName, RetryPolicy
 from steptrail.domain.tools import ApprovalRule
-from steptrail.runtime.flow.written import FailureName
 
 _Effect = Literal["read", "idempotent", "keyed", "unsafe"]
 _OnFail = Literal["block", "skip", "redirect"]

@@ -257,12 +257,6 @@ def one_of(parser: Parser, option: str, words: Sequence[str], says: str) -> None
     parser.add_argument(option, choices=words, metavar="WORD", help=f"{says}: {', '.join(words)}")
 
 
-def context_option(parser: Parser) -> None:
-    """Add the option that says something of the run."""
-    read = partial(json_value, "--context")
-    parser.add_argument("--context", metavar="JSON", type=read, help="what to say of the run: the agent's context")
-
-
 def by_option(parser: Parser) -> None:
     """Add the option that says who asks."""
     parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
@@ -280,9 +274,12 @@ def use_option(parser: Parser) -> None:
 
 
 def agent_options(parser: Parser) -> None:
-    """Add AGENT, and what brings the code of one in YAML or JSON."""
+    """Add AGENT, what brings the code of one in YAML or JSON, who asks, and what there is to say of the run."""
     parser.add_argument("agent", metavar="AGENT", help=FORMS)
     use_option(parser)
+    by_option(parser)
+    read = partial(json_value, "--context")
+    parser.add_argument("--context", metavar="JSON", type=read, help="what to say of the run: the agent's context")
 
 
 def asking_options(parser: Parser) -> None:
@@ -291,8 +288,8 @@ def asking_options(parser: Parser) -> None:
     parser.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
     parser.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     parser.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
-    by_option(parser)
-    context_option(parser)
+    read = partial(json_object, "--metadata", why='such as {"tenant": "acme", "tags": {"user": "u7"}}')
+    parser.add_argument("--metadata", metavar="JSON", type=read, help="tenant and tags, by which lists find the run")
 
 
 def projection_option(parser: Parser) -> None:

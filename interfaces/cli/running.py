@@ -30,8 +30,6 @@ from steptrail.interfaces.cli.parser import (
     Parser,
     agent_options,
     asking_options,
-    by_option,
-    context_option,
     count,
     engine_of,
     json_value,
@@ -79,17 +77,13 @@ def register(commands: Commands) -> None:
     resume.add_argument("id", metavar="ID", type=prefix)
     resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
-    by_option(resume)
-    context_option(resume)
     _settable(resume)
 
     retry = commands.add("retry", _retry, "Let the run of session ID go on that came to no answer.", exits=_EXITS)
     agent_options(retry)
     retry.add_argument("id", metavar="ID", type=prefix)
-    by_option(retry)
     retry.add_argument("--reason", help="why, for the record")
     retry.add_argument("--key", help="an idempotency key: the same key is one retry")
-    context_option(retry)
     _settable(retry)
 
     send = commands.add("send", _send, "Say TEXT to session ID and run what follows from it.", exits=_EXITS)
@@ -97,8 +91,6 @@ def register(commands: Commands) -> None:
     send.add_argument("id", metavar="ID", type=prefix)
     send.add_argument("text", metavar="TEXT")
     send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
-    by_option(send)
-    context_option(send)
 
 
 def _settable(parser: Parser) -> None:
@@ -113,7 +105,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
-    said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
+    said = {"by": arguments.by, "key": key, "context": arguments.context, "metadata": arguments.metadata}
 
     async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
         if isinstance(progress, Progress):

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import signal
 from contextlib import AsyncExitStack
+from typing import Any
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import stream_name
@@ -65,13 +66,11 @@ def register(commands: Commands) -> None:
 def _start(arguments: argparse.Namespace, output: Output) -> None:
     async def started() -> str:
         async with load_runnable(arguments.agent, BroughtCode(arguments.use)) as given:
-            said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
-            if isinstance(given, Agent):
-                async with Steptrail.open(store_of(arguments), engine=engine_of(arguments)) as trail:
-                    return (await trail.start(given, arguments.input, **said)).stream_id
-            value = json_value("the INPUT of a workflow", arguments.input)
+            is_agent = isinstance(given, Agent)
+            value: Any = arguments.input if is_agent else json_value("the INPUT of a workflow", arguments.input)
+            said = {name: getattr(arguments, name) for name in ("key", "by", "context", "metadata")}
             async with Steptrail.open(store_of(arguments), engine=engine_of(arguments)) as trail:
-                return (await trail.start(given, value, **said)).stream_id
+                return (await trail.start(given, value, session=arguments.id, **said)).stream_id
 
     stream = asyncio.run(started())
     name = "sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId"

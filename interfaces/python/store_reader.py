@@ -9,7 +9,7 @@ from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.domain.shared.tags import kept_tenant
+from steptrail.domain.shared.tags import kept_apart
 from steptrail.interfaces.python.lists import (
     a_tenant,
     agent_name,
@@ -163,7 +163,7 @@ class StoreReader:
         most = a_whole(limit, "`limit`")
         asked = IndexQuery(
             waits_for=ASKS_PEOPLE,
-            tenant=None if tenant is None else kept_tenant(a_tenant(tenant)),
+            tenant=None if tenant is None else kept_apart(a_tenant(tenant)),
             after=None if after is None else stream_named(after),
             limit=most,
         )

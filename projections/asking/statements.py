@@ -10,7 +10,7 @@ or goes through all runs in the order of the list.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from steptrail.domain.shared.tags import LONGEST_TAG, kept_tenant
+from steptrail.domain.shared.tags import kept_apart
 from steptrail.domain.storable import plain
 from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import CRASHED, MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
@@ -193,7 +193,7 @@ class Questions:
         """Add the tenant. Every statement that reads runs or sums passes here."""
         if self.tenant is not None:
             expression = column if is_looked_up else _aside(column)
-            text.conditions.append(f"{expression} = {text.mark(kept_tenant(self.tenant))}")
+            text.conditions.append(f"{expression} = {text.mark(kept_apart(self.tenant))}")
 
     def _daily(self, table: Table, period: Period, by: Sequence[str], first: str | None = None) -> Statement:
         text = _Text()
@@ -240,7 +240,7 @@ class Questions:
                     text.conditions.append(f"e.{name} IS NOT NULL")
         for name in _MASKED:
             if words := asked.words(name):
-                words = tuple((kept_tenant if name == "tenant" else plain)(word) for word in words)
+                words = tuple((kept_apart if name == "tenant" else plain)(word) for word in words)
                 column = f"e.{_COLUMNS.get(name, name)}"
                 masked = column if name == few else _aside(column)
                 if name == "status" and CRASHED in words:
@@ -312,7 +312,7 @@ def _crashed(text: _Text, words: Sequence[str], crashed: Collection[str], column
 def _of_tags(text: _Text, tags: Mapping[str, str], *, looks_up: bool) -> Sequence[str]:
     """Return the conditions of tags: one for each, or a single one if they are to be looked up first."""
     pairs = [
-        f"t.name = {text.mark(plain(name, LONGEST_TAG))} AND t.value = {text.mark(plain(value, LONGEST_TAG))}"
+        f"t.name = {text.mark(kept_apart(name))} AND t.value = {text.mark(kept_apart(value))}"
         for name, value in sorted(tags.items())
     ]
     if not looks_up:

@@ -303,7 +303,7 @@ EVALUATIONS = Table(
 
 TAGS = Table(
     name="v1_tags",
-    says="Tags of executions: the plain values in the metadata under `tags`, at most 16, each cut at 64 characters.",
+    says="Tags of executions: the plain values in the metadata under `tags`, at most 16: the first by their names.",
     key=("name", "value", "execution"),
     belongs_to=EXECUTIONS,
     columns=(

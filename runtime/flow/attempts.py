@@ -27,7 +27,7 @@ from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import needed
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.lending import lent_to
-from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, MapNode, Node
+from steptrail.domain.flow.nodes import FunctionNode, MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
@@ -38,6 +38,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
+from steptrail.runtime.flow.calls.llm import LlmCall
 from steptrail.runtime.flow.calls.making import call_of
 from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeeded, Suspended, TimedOut, Try
 from steptrail.runtime.flow.calls.tool import ToolCall
@@ -164,9 +165,6 @@ class Attempts:
         if run.options.prices is None and any(each is not None and each.max_cost_usd for each in budgets):
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
             raise NodeFault(FailureClass.CONFIG, why, of_cost)
-        if isinstance(node, LlmNode | LlmRouterNode) and run.options.limits_cost_of(node.model, *budgets):
-            why = f"there is a limit on cost, and no price for {node.model!r}: add one, or say `unpriced='ignore'`"
-            raise NodeFault(FailureClass.CONFIG, why, of_cost)
         seen = seen_by(run, graph, visit, task.item)
         if isinstance(outer, MapNode) and task.item is None:
             needed(seen, outer.over)
@@ -174,7 +172,12 @@ class Attempts:
         if isinstance(node, FunctionNode):
             # As of a tool, what the code declares that is brought now holds for new tries.
             node = structs.replace(node, effect=self._effects.get(outer.id, node.effect))
-        return call_of(node, self._flow.code.get(outer.id), seen, task, self._means)
+        call = call_of(node, self._flow.code.get(outer.id), seen, task, self._means)
+        # The code of today may ask another model than the one that is recorded.
+        if isinstance(call, LlmCall) and run.options.limits_cost_of(call.model, *budgets):
+            why = f"there is a limit on cost, and no price for {call.model!r}: add one, or say `unpriced='ignore'`"
+            raise NodeFault(FailureClass.CONFIG, why, of_cost)
+        return call
 
     def _begin(self, key: TaskKey) -> None:
         run, graph, visit = self._place(key)

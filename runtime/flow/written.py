@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.nodes import CaseSpec, CheckSpec, Condition, Expression, Join, RuleSpec
-from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
+from steptrail.domain.flow.policies import Budget, Cache, FailureGiven, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.kernel.given import a_plain_function, a_row
 from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction
@@ -28,34 +28,13 @@ When: TypeAlias = str | Expression | Callable[[Any], object]
 A path that is missing or false, as Python sees it, does not hold.
 """
 
-FailureName = Literal[
-    "error",
-    "model",
-    "tool",
-    "timeout",
-    "rate_limit",
-    "unavailable",
-    "validation",
-    "incomplete",
-    "config",
-    "budget",
-    "blocked",
-    "no_match",
-    "rejected",
-    "expired",
-    "conflict",
-    "child",
-    "unknown_outcome",
-]
-"""A member of `FailureClass`."""
-
 
 class NodeSettings(TypedDict, total=False):
     """The settings of every node; see `steptrail.domain.flow.nodes`."""
 
     output: str
     on_error: OnError | Literal["fail", "continue", "record"]
-    continue_on: Iterable[FailureClass | FailureName]
+    continue_on: Iterable[FailureGiven]
     critical: bool
     join: Join | Literal["all", "any", "each"]
 

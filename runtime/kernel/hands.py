@@ -24,7 +24,6 @@ from steptrail.domain.errors import (
     StoreUnavailable,
     stream_name,
 )
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.newest import Newest
 from steptrail.domain.shared.due import DueCause
@@ -159,7 +158,7 @@ class Hands:
         work = self._carry(row)
         if work is None:
             self._leave(row, await self._env.store.version(row.stream))
-            _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
+            _log.info("session %s is due, and left to a worker that has %r", stream_name(row.stream), row.name)
             return NotTaken.LEFT
         places = self._room.places_of(row)
         # Nothing more is read of the many that wait for the same place.
@@ -223,7 +222,8 @@ class Hands:
         ended = asyncio.gather(*late, return_exceptions=True)
         cancelled = await wait_through(ended, timeout=_FAREWELL_SECONDS)
         for stream in self._tasks:
-            _log.warning("session %s was cut off, does not end, and is left behind as it is stored", id_of(stream))
+            said = "session %s was cut off, does not end, and is left behind as it is stored"
+            _log.warning(said, stream_name(stream))
         if cancelled is not None:
             raise cancelled
 
@@ -247,9 +247,9 @@ class Hands:
             elif below and await self._has_moved_nothing(row, below):
                 return
         except (SessionBusy, OwnershipLost) as error:
-            _log.debug("session %s is carried on by another process: %s", row.session_id, error)
+            _log.debug("session %s is carried on by another process: %s", stream_name(row.stream), error)
         except SessionErased as error:
-            _log.debug("session %s is not there to be carried on: %s", row.session_id, error)
+            _log.debug("session %s is not there to be carried on: %s", stream_name(row.stream), error)
         except (StoreUnavailable, ConcurrencyConflict, AppendOutcomeUnknown) as error:
             self._rest(row, error)
             return
@@ -258,11 +258,11 @@ class Hands:
             return
         except SteptrailError as error:
             self._leave(row, version, error)
-            _log.warning("session %s is due, and left as it is: %s", row.session_id, error)
+            _log.warning("session %s is due, and left as it is: %s", stream_name(row.stream), error)
         except Exception as error:
             self._leave(row, version, error)
             said = "session %s is due, and could not be carried on"
-            log_raised(_log, error, said, row.session_id, level=logging.ERROR)
+            log_raised(_log, error, said, stream_name(row.stream), level=logging.ERROR)
         self._refused.pop(row.stream, None)
 
     async def _due_below(self, row: RunSummary) -> Mapping[str, int]:
@@ -284,7 +284,7 @@ class Hands:
             self._rest(row, f"this process cannot go on with {names}, which it waits for", stuck)
             return True
         self._leave(row, await store.version(row.stream), below=stuck)
-        _log.warning("session %s is due, and left as it is until %s has moved", row.session_id, names)
+        _log.warning("session %s is due, and left as it is until %s has moved", stream_name(row.stream), names)
         return False
 
     def _rest(self, row: RunSummary, why: Exception | str, below: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -293,7 +293,7 @@ class Hands:
         refused.below = below
         refused.seconds = min(2 * refused.seconds or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
         refused.rests_until = asyncio.get_running_loop().time() + refused.seconds
-        refused.told.warn("session %s is left for a while: %s", row.session_id, why)
+        refused.told.warn("session %s is left for a while: %s", stream_name(row.stream), why)
 
     def _leave(
         self,
@@ -308,4 +308,4 @@ class Hands:
                 self._on_left(row, error)
             except Exception as raised:
                 said = "what is told of session %s, which is left as it is, has failed"
-                log_raised(_log, raised, said, row.session_id, level=logging.ERROR)
+                log_raised(_log, raised, said, stream_name(row.stream), level=logging.ERROR)

@@ -26,7 +26,6 @@ from steptrail.domain.errors import (
     shown,
     stream_name,
 )
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead, base_of
@@ -360,7 +359,7 @@ class Journal(Generic[S, E]):
         except _PASSING as error:
             if not (self.owns_the_session and any(is_world_fact(event) for _, event in commit.events)):
                 raise
-            _log.warning("session %s waits for its store with what has happened: %s", id_of(self._stream), error)
+            _log.warning("session %s waits for its store with what has happened: %s", stream_name(self._stream), error)
         loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_SECONDS
         ends = loop.time() + _PATIENCE_SECONDS
         while True:

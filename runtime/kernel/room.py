@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from steptrail.domain.kernel.given import a_text, a_whole
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.domain.shared.tags import kept_tenant
+from steptrail.domain.shared.tags import kept_apart
 
 Most: TypeAlias = int | Mapping[str, int] | None
 """At most so many at once of each name, or of the names in it; `*` in it stands for every other. None for no limit."""
@@ -24,7 +24,7 @@ class Room:
     def __init__(self, concurrency: int, *, per_agent: Most = None, per_tenant: Most = None) -> None:
         self.concurrency = a_whole(concurrency, "the concurrency of a worker", least=1)
         of_tenants = _most("per_tenant", per_tenant)
-        tenants = {kept_tenant(a_text(name, "a tenant in `per_tenant`")): most for name, most in of_tenants.items()}
+        tenants = {kept_apart(a_text(name, "a tenant in `per_tenant`")): most for name, most in of_tenants.items()}
         self._most = {"agent": _most("per_agent", per_agent), "tenant": tenants}
         self._taken: Counter[Place] = Counter()
         self._places: dict[str, tuple[Place, ...]] = {}

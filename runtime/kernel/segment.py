@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from steptrail.domain.errors import OwnershipLost, StoreError
-from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.errors import OwnershipLost, StoreError, stream_name
 from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
@@ -177,7 +176,7 @@ async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[
         await wait_through(closing := asyncio.ensure_future(_close(machine, journal)))
     if not closing.cancelled() and (error := closing.exception()) is not None:
         # The caller gets its cancellation and not this error: a later resume goes on from what is stored.
-        _log.warning("session %s was not paused for its caller: %s", id_of(journal.stream), error)
+        _log.warning("session %s was not paused for its caller: %s", stream_name(journal.stream), error)
 
 
 async def _close(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:

@@ -7,7 +7,7 @@ lost with a process or with a connection is found by the sweep of a worker.
 import asyncio
 import logging
 
-from steptrail.domain.errors import SteptrailError
+from steptrail.domain.errors import SteptrailError, stream_name
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
@@ -74,11 +74,11 @@ class Waking:
                 self._is_failing = False
             except SteptrailError as error:
                 if not self._is_failing:
-                    _log.warning("session %s is due, and the engine was not told: %s", row.session_id, error)
+                    _log.warning("session %s is due, and the engine was not told: %s", stream_name(row.stream), error)
                 self._is_failing = True
             except Exception as error:
                 said = "session %s is due, and the engine could not be told"
-                log_raised(_log, error, said, row.session_id, level=logging.ERROR)
+                log_raised(_log, error, said, stream_name(row.stream), level=logging.ERROR)
 
     async def _tell_of(self, row: RunSummary) -> None:
         if self.engine is None:

@@ -38,6 +38,7 @@ def refused(done: Typed) -> str:
         (["approve", "s1", "a1"], "the following arguments are required: --by"),
         (["approve", "s1", "a1", "--by", "ana", "--edit", "{"], "--edit: '{' is not JSON"),
         (["run", "agent.py", "hi", "--context", "NaN"], "--context: 'NaN' is not JSON"),
+        (["start", "agent.py", "hi", "--metadata", "[]"], "--metadata: '[]' is not a JSON object: such as"),
         (["settle", "s1", "e1", "--result", "1e999"], "--result: the number inf has no JSON form"),
         (["settle", "s1", "e1", "--result", "[" * 5000], "--result: it is nested too deep"),
         (["approve", "s1", "a1", "--by", "ana", "--edit", '{"a": "\\ud800"}'], "--edit: at a: text that is not valid"),

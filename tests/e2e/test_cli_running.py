@@ -258,3 +258,12 @@ def test_given_a_terminal_then_the_text_is_shown_before_the_line_that_says_it_is
     place = seen.index("    hello")
     assert seen[place + 1].startswith("  model replied")
     assert [line for line in seen if line != "    hello"][-2:] == plain[-2:] == ["output", "hello"]
+
+
+@pytest.mark.parametrize("command", ["run", "start"])
+def test_given_metadata_then_lists_find_the_run_by_its_tenant_and_its_tags(cli: Cli, command: str) -> None:
+    said = '{"tenant": "acme", "tags": {"user": "u7"}}'
+    cli(command, "agents.py", "hi", "--id", "mine", "--metadata", said)
+    cli(command, "agents.py", "hi", "--id", "other")
+    found = [row["stream"] for row in cli("runs", "--tenant", "acme", "--tag", "user=u7", "--json").json["runs"]]
+    assert found == ["agent:mine"]

@@ -59,6 +59,22 @@ async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost_unless
     assert opened.status is ExecutionStatus.COMPLETED
 
 
+async def test_the_price_is_that_of_the_model_which_the_code_of_today_asks() -> None:
+    models = [ScriptedModel([say("x")], name=name) for name in ("priced", "dear")]
+    cheap, dear = (Workflow("t").llm("a", each, prompt="x").build() for each in models)
+    options = RunOptions(prices=priced("priced"), budget=DOLLAR, pause_before=("a",))
+    async with trail_of() as trail:
+        for session, begun_with, asked_with in (("to-dear", cheap, dear), ("to-cheap", dear, cheap)):
+            await trail.run(begun_with, session=session, options=options)
+            await trail.flow(session).step("a", "continue", by="ana")
+            await trail.flow(session).resume(asked_with)
+        refused, asked = [await trail.flow(session).result() for session in ("to-dear", "to-cheap")]
+    assert refused.error is not None
+    assert "no price for 'dear'" in refused.error.message
+    assert [len(each.requests) for each in models] == [1, 0]
+    assert asked.status is ExecutionStatus.COMPLETED
+
+
 @pytest.mark.parametrize("kind", ["agent", "flow"])
 async def test_what_stopped_a_child_of_a_model_without_a_price_is_said_where_its_node_failed(kind: str) -> None:
     model, flow = ScriptedModel([say("x")]), Workflow("t")

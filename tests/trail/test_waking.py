@@ -212,7 +212,7 @@ async def test_a_session_of_an_agent_that_nobody_has_is_left_once_and_waits_with
             async with trail.work(stranger, on_left=lambda row, _: left.append(row.session_id)):
                 await asyncio.sleep(0.25)
     assert left == ["s"]
-    assert caplog.text.count("left to a worker that has agent 'calc'") == 1
+    assert caplog.text.count("left to a worker that has 'calc'") == 1
 
 
 async def test_a_session_that_the_store_refuses_comes_again_after_a_rest(

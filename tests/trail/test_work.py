@@ -131,11 +131,14 @@ async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it
     other = place.open()
     with caplog.at_level(logging.INFO, "steptrail.runs"):
         async with place.opened() as trail, other, other.work(stranger):
-            await until(lambda: "left to a worker that has agent 'calc'" in caplog.text)
+            await until(lambda: "left to a worker that has 'calc'" in caplog.text)
             await pass_by()
             assert caplog.text.count("left to a worker") == 1
             async with trail.work(desk.agent()):
                 await ended(trail, "s")
+            await trail.start(Workflow("pipeline").noop("begin").build(), session="s")
+            # An agent has a session of that name, too.
+            await until(lambda: "session flow:s is due, and left to a worker that has 'pipeline'" in caplog.text)
 
 
 async def test_no_more_run_at_once_than_are_allowed(place: Place, desk: Desk) -> None:

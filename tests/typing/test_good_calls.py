@@ -35,6 +35,7 @@ from steptrail.output import OutputContext
 from steptrail.testing import Recording, Replay, ScriptedModel, call, replay, replayed
 from steptrail.testing.pytest_plugin import Cassettes, TestTrail
 from steptrail.tools import SubagentTool
+from steptrail.workflow import FailureClass, RetryPolicy, RunOptions, Workflow
 
 
 @tool
@@ -286,3 +287,10 @@ def test_the_blocking_twin_has_the_same_types() -> None:
         assert_type(result, RunResult)
         assert_type(trail.session("s").why().stop_reason, str | None)
         assert dict(result.state.metadata) == {"seen": True}
+
+
+def test_classes_of_failures_are_written_as_the_guides_write_them() -> None:
+    policy, options = RetryPolicy(retry_on=("validation",)), RunOptions(continue_on_error=("timeout",))
+    assert policy.retry_on == (FailureClass.VALIDATION,)
+    assert options.continue_on_error == (FailureClass.TIMEOUT,)
+    Workflow("t").noop("a", continue_on=("unavailable",))

@@ -10,6 +10,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import ConfigurationError, QueryRefused
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.asking.filters import RunFilter
 from steptrail.testing import ScriptedModel, call, say
 from tests.views.kit import search
@@ -131,14 +132,16 @@ async def test_a_bound_between_two_counts_is_none_of_them() -> None:
         assert [await found(most={"steps": bound}) for bound in (2, 1.5, 2.5)] == [1, 0, 1]
 
 
-async def test_tenants_that_begin_alike_do_not_see_the_runs_of_each_other(store_url: str) -> None:
+async def test_tenants_and_tags_that_begin_alike_are_told_apart(store_url: str) -> None:
     tenants = ["a" * 64, "a" * 64 + "b", "a" * 64 + "c", "a", "a\0"]
     async with Steptrail.open(store_url) as trail:
         for number, tenant in enumerate(tenants):
             agent = AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build()
-            await trail.run(agent, "hi", session=f"s{number}", metadata={"tenant": tenant})
+            metadata: dict[str, JsonValue] = {"tenant": tenant, "tags": {tenant: "v", "user": tenant}}
+            await trail.run(agent, "hi", session=f"s{number}", metadata=metadata)
         for number, tenant in enumerate(tenants):
             own = trail.views.of(tenant)
-            for page in (await own.runs(), await trail.views.runs(RunFilter(tenant=tenant))):
+            filters = (RunFilter(tenant=tenant), RunFilter(tags={"user": tenant}), RunFilter(tags={tenant: "v"}))
+            for page in (await own.runs(), *[await trail.views.runs(each) for each in filters]):
                 assert [row.stream for row in page.rows] == [f"agent:s{number}"]
             assert ((await own.stats()).total.runs, (await trail.views.stats(tenant=tenant)).total.runs) == (1, 1)

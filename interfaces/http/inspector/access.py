@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from steptrail.domain.kernel.given import a_text, check_flags
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.domain.shared.tags import kept_tenant
+from steptrail.domain.shared.tags import kept_apart
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -47,5 +47,5 @@ def visible(access: Access, rows: Sequence[RunSummary]) -> Sequence[RunSummary]:
     """Return those of the rows that a caller may see."""
     if access.tenant is None:
         return rows
-    tenant = kept_tenant(access.tenant)
+    tenant = kept_apart(access.tenant)
     return [row for row in rows if row.tenant == tenant]

@@ -13,7 +13,7 @@ from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.domain.shared.tags import kept_tenant
+from steptrail.domain.shared.tags import kept_apart
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.python.lists import open_questions
@@ -84,7 +84,7 @@ async def page_of_runs(
     Raises `ConfigurationError` for what is no place.
     """
     last = None if after is None else stream_named(await unsealed(trail.store, access, after))
-    tenant = None if access.tenant is None else kept_tenant(access.tenant)
+    tenant = None if access.tenant is None else kept_apart(access.tenant)
     found, last = await _looked_through(trail, replace(asked, after=last, tenant=tenant), limit, wanted)
     return RunPage(found, None if last is None else await sealed(trail.store, access, stream_name(last)))
 

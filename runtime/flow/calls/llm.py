@@ -37,6 +37,7 @@ class LlmCall:
         if not hasattr(code, "infer"):
             raise not_brought(f"the model {node.model!r}", code)
         self._model, self._node, self._schemas = cast("ModelDriver", code), node, schemas
+        self.model = self._model.describe().model
         self.effect, self.usual = ToolEffect.READ, FailureClass.MODEL
         self.timeout: float | None = None
         self.patience: float | None = _PATIENCE_SECONDS
@@ -45,7 +46,6 @@ class LlmCall:
 
     async def run(self, attempt: Try) -> Outcome:
         """Ask the model, and return its answer with what it cost."""
-        model = self._model.describe().model
         request = ModelRequest(
             messages=self._messages,
             parameters=dict(self._node.parameters),
@@ -53,10 +53,10 @@ class LlmCall:
             call_index=attempt.tried,
         )
         reply = checked_reply(await reply_of(self._model, request, attempt.writer()))
-        billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
+        billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(self.model, reply.response_model, reply.usage)])
         if not reply.is_answer:
             how = "has no text" if reply.is_whole else "was not whole"
-            why = f"the reply of {model} {how}: {reply.raw_finish_reason or reply.finish_reason}"
+            why = f"the reply of {self.model} {how}: {reply.raw_finish_reason or reply.finish_reason}"
             return _failed(FailureClass.INCOMPLETE, why, billed)
         if isinstance(self._node, LlmRouterNode):
             return self._chosen(self._node, reply.text, billed)
