@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from steptrail.domain.errors import MissingExtra, stream_name
 from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text
+from steptrail.interfaces.cli.going_on import store_named
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.http.inspector import words
@@ -85,7 +86,7 @@ def inspector(
     a_kind_of(Steptrail, trail, "`trail`")
     a_function(authorize, "authorize", "the connection")
     names = None if hosts is None else [a_text(name, "each of hosts") for name in a_row(hosts, "hosts")]
-    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
+    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store_named(store), Counting(trail))
     pages, of_runs = Pages(*given), RunPages(*given)
     counted, acting = CountedPages(*given), Acting(*given, of_runs)
     return Starlette(
