@@ -148,6 +148,19 @@ class Masking:
         return not isinstance(self._value(name, without_secret_values(full_form(value))), dict | list)
 
 
+def shortened(value: JsonValue, most: int) -> JsonValue:
+    """Return the JSON with long texts in it cut to `most` characters: it is masked before, while they are whole."""
+    match value:
+        case str() if len(value) > most:
+            return f"{value[:most]}… (of {len(value)} characters)"
+        case dict():
+            return {key: shortened(inner, most) for key, inner in value.items()}
+        case list():
+            return [shortened(inner, most) for inner in value]
+        case _:
+            return value
+
+
 def _said_in_state(event: Event) -> Iterator[str]:
     """Yield the paths of what people say in the state of an event; a reason that is one of some words is none such."""
     yield from _SAID_IN_STATE

@@ -12,11 +12,13 @@ from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.stops import Neighbours, neighbours_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.masking import Masking
+from steptrail.projections.masking import Masking, shortened
 from steptrail.projections.state_difference import StateChange, state_difference
 
 _LAST: Final = 20
 """How many entries of a long list are shown: the last ones."""
+_LONGEST: Final = 2_000
+"""Characters of one text."""
 
 
 class ShownChange(NamedTuple):
@@ -60,7 +62,7 @@ async def state_at(
     return StateAt(
         version=at,
         count=count,
-        shown=await asyncio.to_thread(lambda: abridged(_short(masking.value(_last(data))), most=40_000)),
+        shown=await asyncio.to_thread(lambda: abridged(shortened(masking.value(_last(data)), _LONGEST), most=40_000)),
         since=before,
         changes=changes,
         is_cut=is_cut,
@@ -117,18 +119,5 @@ def _last(value: JsonValue) -> JsonValue:
             return [f"… {len(value) - _LAST} before", *map(_last, value[-_LAST:])]
         case list():
             return [_last(inner) for inner in value]
-        case _:
-            return value
-
-
-def _short(value: JsonValue) -> JsonValue:
-    """Return the value with long texts cut, which is done to what may be shown of them."""
-    match value:
-        case dict():
-            return {key: _short(inner) for key, inner in value.items()}
-        case list():
-            return [_short(inner) for inner in value]
-        case str() if len(value) > 2_000:
-            return f"{value[:2_000]}… (of {len(value)} characters)"
         case _:
             return value
