@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     CorruptRecord,
     ErasureRefused,
     NotARecording,
+    shown,
     stream_name,
 )
 from steptrail.domain.kernel.by_prefix import id_of
@@ -32,6 +33,7 @@ from steptrail.infrastructure.store.core.blobs import detach_all, encode_commit
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.file_errors import file_error, may_pass
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.recording import FORMAT, line_of, lines_of, record_of
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
@@ -59,8 +61,12 @@ class ArchiveFile:
         about, _ = lines_of(source, if_empty=_EMPTY)
         _check(source, about)
         try:
-            return cls(source, str(about["stream"]), int(about["events"]), bytes.fromhex(about["digest"]))
-        except (KeyError, TypeError, ValueError) as error:
+            stream = str(about["stream"])
+            # What can be no session could be stored, and neither be shown nor be erased.
+            if stream_named(stream_name(stream)) != stream:
+                raise ValueError(f"{shown(stream)} is no session or run")
+            return cls(source, stream, int(about["events"]), bytes.fromhex(about["digest"]))
+        except (ConfigurationError, KeyError, TypeError, ValueError) as error:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
 
     @classmethod

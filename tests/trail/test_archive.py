@@ -242,6 +242,11 @@ async def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
         (lines[0], "holds no events"),
         (whole.replace(b'"digest":"', b'"digest":"zz'), "is damaged"),
         (b"\0" * 99, "is no archived session"),
+        (
+            whole.replace(b'"stream":"agent:s1"', b'"stream":"agent:../s1"'),
+            "the header of .* is damaged: .* session id",
+        ),
+        (whole.replace(b'"stream":"agent:s1"', b'"stream":"s1"'), "the header of .* is damaged: 's1' is no session"),
     ):
         file.write_bytes(changed)
         with pytest.raises(NotARecording, match=why):
