@@ -71,7 +71,8 @@ def inspector(
     see nothing, who gets the same 404 as for a run that is not there. The values of `mask_keys` are hidden, besides
     those whose keys mean a secret; `mask` returns what is shown of any value, given its key; with `show="shape"` no
     values are shown. `hosts` are the names under which the application is reached: other names are refused, so that no
-    page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name.
+    page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name; they
+    say `URL` in the place of one with a password.
     Nothing is written to the store but what a caller says whose `Access` has `may_act`. Raises `MissingExtra` without
     the extra `inspector`, and `ConfigurationError` for settings with which no page could be shown, or too much.
     """
