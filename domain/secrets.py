@@ -50,8 +50,8 @@ _VALUE: Final = (
     r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
     r"|(?:(?=[,;)}\]>]?[^\s'\"&,;)}\]>])[,;)}\]>]?[^\s'\"&,;)}\]>]++)++"
 )
-_CUT_OFF: Final = r"[\[{(](?!\s++[a-z])"
-"""A bracket that no word follows: it opens a value, and does not stand in a sentence."""
+_CUT_OFF: Final = r"[\[{(](?:\S|\s++['\"\d\[{(])"
+"""A bracket that opens a value: in a sentence, or in the line of a program, a blank and a word or a sign follow."""
 _BRACKET: Final = r"[\[{(]|[\]})]|(?s:\"(?:\\.|[^\"\\])*+\"?)"
 _OF_A_KEY: Final = r"(?i)^(?:key|sig|code|auth|pass|subscription-key|apikey)$"
 """Names in the query of an address that stand before a key, besides those that do so everywhere."""

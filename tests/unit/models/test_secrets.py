@@ -112,6 +112,7 @@ def test_the_rest_of_a_message_can_still_be_read() -> None:
     assert said == "connection to postgresql://…@db.example.com:5432/runs refused (password=…, user=ana)"
     assert without_secrets("{'credentials': {'user': [1]}, 'n': 2}") == "{'credentials': …, 'n': 2}"
     assert without_secrets("unexpected token: { at 3, in line 7") == "unexpected token: … at 3, in line 7"
+    assert without_secrets("token = (\n   ^\nValueError: no") == "token = …\n   ^\nValueError: no"
 
 
 HOSTILE = (
