@@ -50,6 +50,8 @@ _VALUE: Final = (
     r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
     r"|(?:(?=[,;)}\]>]?[^\s'\"&,;)}\]>])[,;)}\]>]?[^\s'\"&,;)}\]>]++)++"
 )
+_CUT_OFF: Final = r"[\[{(](?:\S|\s++['\"\d\[{(])"
+"""A bracket that opens a value: in a sentence, or in the line of a program, a blank and a word or a sign follow."""
 _BRACKET: Final = r"[\[{(]|[\]})]|(?s:\"(?:\\.|[^\"\\])*+\"?)"
 _OF_A_KEY: Final = r"(?i)^(?:key|sig|code|auth|pass|subscription-key|apikey)$"
 """Names in the query of an address that stand before a key, besides those that do so everywhere."""
@@ -148,9 +150,9 @@ def _without_values(text: str, names: Collection[str]) -> str:
         if re.search(_HIDDEN_NAMES, named[1]) is None and named[1].casefold() not in names:
             continue
         closed = _closed(text) if closed is None else closed
-        if at in closed:
+        if at in closed or re.compile(_CUT_OFF).match(text, at):
             kept.append(_HIDDEN)
-            at = closed[at]
+            at = closed.get(at, len(text))  # a text may be cut off before the bracket that closes it
         elif (value := secret.match(text, at)) is not None:
             kept.append(f"{value[1] or value[2] or value[3] or ''}{_HIDDEN}")
             at = value.end()

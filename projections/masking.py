@@ -119,13 +119,14 @@ class Masking:
                     return json.dumps(shown, ensure_ascii=False)
         return without_secrets(cut, self._names)
 
-    def _struct(self, name: str, value: Any) -> Any:
+    def _struct(self, name: str, value: Any, *, is_hidden: bool = False) -> Any:
         match value:
             case str() if type(value) is str:
-                return self._text(name, value)
+                return HIDDEN if is_hidden else self._text(name, value)
             case Struct():
+                is_hidden = is_hidden or self._hides(name, value)
                 fields = {field: getattr(value, field) for field in value.__struct_fields__}
-                shown = {field: self._struct(field, was) for field, was in fields.items()}
+                shown = {field: self._struct(field, was, is_hidden=is_hidden) for field, was in fields.items()}
                 changed = {field: now for field, now in shown.items() if now is not fields[field]}
                 masked = copy(value) if changed else value
                 for field, now in changed.items():
@@ -133,11 +134,31 @@ class Masking:
                 return masked
             case tuple():
                 items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
-                return tuple(self._struct(name, item) for item in items)
+                is_hidden = is_hidden or self._hides(name, items)
+                return tuple(self._struct(name, item, is_hidden=is_hidden) for item in items)
             case dict() | list():
-                return self._value(name, without_secret_values(cast("JsonValue", value)))
+                return HIDDEN if is_hidden else self._value(name, without_secret_values(cast("JsonValue", value)))
             case _:
                 return value
+
+    def _hides(self, name: str, value: object) -> bool:
+        """Tell whether a part of an event is hidden as a whole."""
+        if self.mask is None:
+            return name in self._names
+        return not isinstance(self._value(name, without_secret_values(full_form(value))), dict | list)
+
+
+def shortened(value: JsonValue, most: int) -> JsonValue:
+    """Return the JSON with long texts in it cut to `most` characters: it is masked before, while they are whole."""
+    match value:
+        case str() if len(value) > most:
+            return f"{value[:most]}… (of {len(value)} characters)"
+        case dict():
+            return {key: shortened(inner, most) for key, inner in value.items()}
+        case list():
+            return [shortened(inner, most) for inner in value]
+        case _:
+            return value
 
 
 def _said_in_state(event: Event) -> Iterator[str]:

@@ -11,7 +11,7 @@ from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, a_path, age, amount, prefix, store_of, who
-from steptrail.interfaces.python.archive import Archived, ArchiveFile, unarchived
+from steptrail.interfaces.python.archive import ArchiveFile, unarchived
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
@@ -111,7 +111,7 @@ def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
 
     async def stored() -> list[str]:
         async with Steptrail.open(store_of(arguments)) as trail:
-            await unarchived(trail, map(Archived.load, arguments.files))
+            await unarchived(trail, proved)
             return ["stored" for _ in proved]
 
     found = in_store(arguments, checked) if arguments.check else asyncio.run(stored())

@@ -66,7 +66,11 @@ def given_again(arguments: argparse.Namespace) -> GivenWords:
 
 def store_given(arguments: argparse.Namespace) -> str | None:
     """Return the store that was named on the command line, which another command has to name too."""
-    given: str | None = getattr(arguments, "store", None)
+    return store_named(getattr(arguments, "store", None))
+
+
+def store_named(given: str | None) -> str | None:
+    """Return the address of a store as it stands in commands that are shown; None for none."""
     if given is None:
         return None
     # An address with a password is not repeated; one that only says who calls is.

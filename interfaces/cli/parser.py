@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.secrets import without_secrets
 from steptrail.domain.storable import is_unicode
 from steptrail.domain.version import VERSION
 from steptrail.interfaces.cli.exits import Refusal
@@ -38,8 +39,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raise `Refusal`."""
-        raise Refusal(f"{one_line(message, _LONGEST_REFUSAL)} (see `{self.prog} --help`)")
+        """Raise `Refusal`. What was typed may be the address of a store, and what is refused stands in logs."""
+        raise Refusal(f"{one_line(without_secrets(message), _LONGEST_REFUSAL)} (see `{self.prog} --help`)")
 
     def parse_args(self, *given: Any, **settings: Any) -> Any:
         """Return the arguments. Raises `Refusal` for a text with bytes that are no Unicode; paths may have some."""

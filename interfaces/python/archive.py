@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     CorruptRecord,
     ErasureRefused,
     NotARecording,
+    shown,
     stream_name,
 )
 from steptrail.domain.kernel.by_prefix import id_of
@@ -32,6 +33,7 @@ from steptrail.infrastructure.store.core.blobs import detach_all, encode_commit
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.file_errors import file_error, may_pass
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.recording import FORMAT, line_of, lines_of, record_of
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
@@ -40,69 +42,31 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.trail import Steptrail
 
 _KIND: Final = "steptrail.archive"
+_EMPTY: Final = "it is no archived session"
 _PAGE = 500
 
 
 @dataclass(frozen=True)
-class Archived:
-    """One stream as it was archived; `digest` is that of its last commit, and proves all of `commits`."""
-
-    stream: str
-    digest: bytes
-    commits: Sequence[Commit]
-
-    @property
-    def events(self) -> int:
-        """How many events it has."""
-        return sum(len(commit.events) for commit in self.commits)
-
-    @property
-    def forked_from(self) -> str | None:
-        """The stream whose past it shares; None when it is no fork."""
-        return _source(self.stream, self.commits[0].events[0][1])
-
-    @classmethod
-    def load(cls, path: Path | str) -> "Archived":
-        """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
-        file = ArchiveFile.of(Path(path))
-        return cls(file.stream, file.digest, tuple(file.commits()))
-
-    async def restore(self, store: RecorderEventStore) -> None:
-        """Store it in a store in which it is not, whole or not at all. May be repeated, also after a crash.
-
-        Raises `ConfigurationError` when another stream has that id, and for one that was erased there.
-        """
-        name = id_of(self.stream)
-        if (erasure := await store.erasure(self.stream)) is not None:
-            raise ConfigurationError(
-                f"session {name} was erased from this store by {erasure.by}, and ids are not used again: "
-                "take it out of the archive into another store"
-            )
-        try:
-            # At once: half of a session looks like one whose process died, and would be gone on with.
-            await store.append_all(self.stream, self.commits)
-        except ConcurrencyConflict as error:
-            raise ConfigurationError(f"another session {name} is in this store already") from error
-
-
-@dataclass(frozen=True)
 class ArchiveFile:
-    """The header of a file, and the lines behind it, which can be read once."""
+    """One stream as it was archived; `digest` is that of its last commit, and proves all of them."""
 
     source: Path
     stream: str
     events: int
     digest: bytes
-    lines: Iterator[bytes]
 
     @classmethod
     def of(cls, source: Path) -> "ArchiveFile":
         """Read a header."""
-        about, lines = lines_of(source, if_empty="it is no archived session")
+        about, _ = lines_of(source, if_empty=_EMPTY)
         _check(source, about)
         try:
-            return cls(source, str(about["stream"]), int(about["events"]), bytes.fromhex(about["digest"]), lines)
-        except (KeyError, TypeError, ValueError) as error:
+            stream = str(about["stream"])
+            # What can be no session could be stored, and neither be shown nor be erased.
+            if stream_named(stream_name(stream)) != stream:
+                raise ValueError(f"{shown(stream)} is no session or run")
+            return cls(source, stream, int(about["events"]), bytes.fromhex(about["digest"]))
+        except (ConfigurationError, KeyError, TypeError, ValueError) as error:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
 
     @classmethod
@@ -116,7 +80,8 @@ class ArchiveFile:
     def commits(self) -> Iterator[Commit]:
         """Yield the commits. Raises `NotARecording` in the end, where they are not what the header says."""
         end = EMPTY_STREAM
-        records = (record_of(self.source, number, self.stream, line) for number, line in enumerate(self.lines, start=2))
+        _, lines = lines_of(self.source, if_empty=_EMPTY)
+        records = (record_of(self.source, number, self.stream, line) for number, line in enumerate(lines, start=2))
         for _, of_commit in groupby(records, key=lambda record: record.head):
             commit, end = _chained(self.stream, end, list(of_commit))
             yield commit
@@ -128,18 +93,19 @@ class ArchiveFile:
             raise NotARecording(f"{self.source} is not what was archived: its events do not come to its digest")
 
 
-async def unarchived(trail: "Steptrail", archived: Iterable[Archived]) -> None:
-    """Store streams and list them, one after another, so that no two have to be in memory; see `Archived.restore`.
+async def unarchived(trail: "Steptrail", files: Iterable[ArchiveFile]) -> None:
+    """Store the streams of files, in which they are proved, in a store in which they are not, and list them.
 
-    Raises `ConfigurationError` for a fork whose source is not there in the end, when all others are listed.
+    One is stored after another, so that no two have to be in memory, each whole or not at all. May be repeated, also
+    after a crash. Raises `NotARecording`, `ConfigurationError` when another stream has that id, or it was erased there,
+    and for a fork whose source is not there in the end, when all others are listed.
     """
     store = trail.store
     if not isinstance(store, RecorderEventStore):
         raise ConfigurationError("an archive is taken out into a store that was opened at an address")
     forks, missing = list[str](), None
-    for each in archived:
-        await each.restore(store)
-        if each.forked_from is not None:
+    for each in files:
+        if await _restore(store, each) is not None:
             # It is read with the past that it shares, which may come later.
             forks.append(each.stream)
         else:
@@ -154,6 +120,23 @@ async def unarchived(trail: "Steptrail", archived: Iterable[Archived]) -> None:
             f"session {id_of(fork)} is a fork of {id_of(source)}, which is in none of the files and not in this store: "
             "repeat this with the file of that session too"
         )
+
+
+async def _restore(store: RecorderEventStore, file: ArchiveFile) -> str | None:
+    """Store a stream, and return the one whose past it shares; None when it is no fork."""
+    name = id_of(file.stream)
+    if (erasure := await store.erasure(file.stream)) is not None:
+        raise ConfigurationError(
+            f"session {name} was erased from this store by {erasure.by}, and ids are not used again: "
+            "take it out of the archive into another store"
+        )
+    commits = tuple(file.commits())
+    try:
+        # At once: half of a session looks like one whose process died, and would be gone on with.
+        await store.append_all(file.stream, commits)
+    except ConcurrencyConflict as error:
+        raise ConfigurationError(f"another session {name} is in this store already") from error
+    return _source(file.stream, commits[0].events[0][1])
 
 
 async def _gap(store: EventStore, stream: str) -> tuple[str, str] | None:

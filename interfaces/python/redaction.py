@@ -44,8 +44,8 @@ T = TypeVar("T")
 def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
-    So also in contexts, and in the conversation that a session began with. Case does not count. A result or an answer
-    that is text is looked into when it is JSON. Prompts, errors, metadata and data that only a provider can read stay
+    So also in contexts, and in the conversation that a session began with. Case does not count. A text in them, and an
+    answer, is looked into when it is JSON. Prompts, errors, metadata and data that only a provider can read stay
     as they are: look at those yourself before you share a recording. Raises `ConfigurationError` for a text in
     the place of the keys, which would redact its letters, and for a key that is no text.
     """
@@ -105,7 +105,7 @@ class _Redaction:
                 kept = self.value(arguments)
                 return structs.replace(event, arguments=kept, arguments_digest=digest_of(kept))
             case ToolExecutionCompleted(result=result) | ToolExecutionSettledLate(result=result):
-                told = self.value(self._within_text(result))
+                told = self.value(result)
                 cut = event.shown_characters
                 shown = cut if cut is not None and len(result_text(told)) > cut else None
                 return structs.replace(event, result=told, shown_characters=shown)
@@ -118,7 +118,7 @@ class _Redaction:
         content: dict[str, object] = {name: self.value(getattr(event, name)) for name in event.CONTENT}
         match event:
             case FlowStarted(definition=definition):
-                content["definition"] = self._within_text(definition)
+                content["definition"] = self.value(definition)
             case NodeFailed(error=error) | NodeFailureRecorded(error=error):
                 content["error"] = structs.replace(error, details=self.value(error.details))
             case _:
@@ -128,7 +128,7 @@ class _Redaction:
     def _part(self, part: Part) -> Part:
         if isinstance(part, TextPart | ToolResultPart):
             # An answer in a type is JSON, and so are most results; any other text stays as it is.
-            return structs.replace(part, text=result_text(self._within_text(part.text)))
+            return structs.replace(part, text=self.value(part.text))
         if not isinstance(part, ToolCallPart):
             return part
         raw = part.raw if part.raw is None or not self._may_hold(part.raw) else REDACTED
@@ -150,18 +150,18 @@ class _Redaction:
                 return structs.replace(value, parts=tuple(self._part(part) for part in parts))
             case Artifact(meta=meta):
                 return structs.replace(value, meta=self.value(meta))
+            case str() if self._may_hold(value):
+                return self._within_text(value)
             case _:
                 return value
 
-    def _within_text(self, result: JsonValue) -> JsonValue:
-        if not isinstance(result, str) or not self._may_hold(result):
-            return result
+    def _within_text(self, text: str) -> str:
         try:
-            content: JsonValue = json.loads(result)
+            content: JsonValue = json.loads(text)
             kept = self.value(content)
-            return result if kept == content else as_unicode(json.dumps(kept, ensure_ascii=False))
+            return text if kept == content else as_unicode(json.dumps(kept, ensure_ascii=False))
         except json.JSONDecodeError:
-            return result
+            return text
         except (RecursionError, ValueError):  # it is nested too deeply, or a number is too long, to be looked into
             return REDACTED
 

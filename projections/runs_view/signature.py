@@ -21,13 +21,13 @@ _READ = 2_000
 
 _VALUES = re.compile(
     r"""
-      "[^"]*(?:"|$) | `[^`]*(?:`|$) | “[^”]*(?:”|$) | «[^»]*(?:»|$)
-    | (?<!\w)'(?:[^']|'(?=\w))*(?:'|$)          # the apostrophe of a word quotes nothing
+      "(?:\\.?|[^"\\])*(?:"|$) | `[^`]*(?:`|$) | “[^”]*(?:”|$) | «[^»]*(?:»|$)
+    | (?<!\w)'(?:\\.?|[^'\\]|'(?=\w))*(?:'|$)   # the apostrophe of a word quotes nothing
     | \S+://\S+ | \S+@\S+ | \S{33,}
     | [\w.:/\\+=-]*\d[\w.:/\\+=-]*               # all of a word that holds a digit
     | \b[0-9a-fA-F]{8,}\b
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 _MANY = re.compile(r"#(?:[\s,;]*#)+")
 

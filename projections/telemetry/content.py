@@ -13,7 +13,7 @@ from steptrail.domain.inference import ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from steptrail.projections.masking import Masking
+from steptrail.projections.masking import Masking, shortened
 from steptrail.projections.telemetry.names import MOST_CHARACTERS, Name, Own
 from steptrail.projections.telemetry.span import Attribute
 
@@ -33,7 +33,7 @@ class SpanContent:
 
     def value(self, name: str, value: JsonValue) -> dict[str, Attribute]:
         """Return an attribute with a value that is JSON."""
-        return {name: _json(_cut(self.masking.value(value)))}
+        return {name: _json(self._value(value))}
 
     def error(self, error: ErrorInfo) -> dict[str, Attribute]:
         """Return the message of an error."""
@@ -74,8 +74,7 @@ class SpanContent:
             case ToolCallPart(id=call, name=name, arguments=None):
                 return {"type": "tool_call", "id": call, "name": name, "arguments": self._text(part.raw or "")}
             case ToolCallPart(id=call, name=name, arguments=arguments):
-                given = _cut(self.masking.value(arguments))
-                return {"type": "tool_call", "id": call, "name": name, "arguments": given}
+                return {"type": "tool_call", "id": call, "name": name, "arguments": self._value(arguments)}
             case ToolResultPart(call_id=call, text=text):
                 return {"type": "tool_call_response", "id": call, "response": self._text(text)}
             case MediaPart(uri=uri, mime_type=mime_type):
@@ -84,7 +83,10 @@ class SpanContent:
                 return {"type": part.kind}  # data for its provider alone
 
     def _text(self, text: str) -> JsonValue:
-        return _cut(self.masking.text(text))
+        return shortened(self.masking.text(text), _LONGEST_TEXT)
+
+    def _value(self, value: JsonValue) -> JsonValue:
+        return shortened(self.masking.value(value), _LONGEST_TEXT)
 
 
 class AgentContent:
@@ -115,18 +117,6 @@ class AgentContent:
         call = calls[position]
         given = call.call.raw if call.arguments is None else call.arguments
         return self._content.value(Name.TOOL_ARGUMENTS, given)
-
-
-def _cut(value: JsonValue) -> JsonValue:
-    match value:
-        case str():
-            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
-        case dict():
-            return {key: _cut(inner) for key, inner in value.items()}
-        case list():
-            return [_cut(inner) for inner in value]
-        case _:
-            return value
 
 
 def _json(value: JsonValue) -> str:

@@ -23,6 +23,10 @@ def refused(done: Typed) -> str:
         (["dance"], "invalid choice: 'dance'"),
         (["run"], "AGENT, INPUT"),
         (["run", "agents.py", "hi", "--di", "x"], "unrecognized arguments: --di"),
+        (
+            ["runs", "--db", "postgresql://app:hunter2@db/runs"],
+            "unrecognized arguments: --db postgresql://…@db/runs (see",
+        ),
         (["runs", "--status", "tired"], "invalid choice: 'tired'"),
         (["runs", "--limit", "-1"], "--limit"),
         (["tail", "--after", "9" * 19], "has more than 18 digits"),

@@ -1,5 +1,6 @@
 """What must not be shown is hidden before a page is made."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,64 @@ def test_the_shape_of_a_value_tells_of_which_kind_it_is() -> None:
         "b": ["(number)", "(true or false)", None],
         "c": {"d": "(number)"},
     }
+
+
+@tool(effect=ToolEffect.READ)
+def read_customer(number: int) -> object:
+    """Read what is known of a customer."""
+    fields: JsonValue = [{"name": "iban", "value": f"DE {number}"}]
+    raw = json.dumps({"straße": f"Weg {number}", "notes": "n" * 3_000})
+    return {"customer": {"name": f"Ana {number}", "notes": "n" * 3_000}, "fields": fields, "raw": raw}
+
+
+def hide_what_an_object_names(key: str, value: JsonValue) -> JsonValue:
+    return {**value, "value": HIDDEN} if isinstance(value, dict) and value.get("name") == "iban" else value
+
+
+def hide_replies(key: str, value: JsonValue) -> JsonValue:
+    return HIDDEN if key == "reply" else value
+
+
+@pytest.mark.parametrize(
+    ("settings", "hidden"),
+    [
+        ({"mask_keys": ["customer"]}, "Ana 1"),
+        ({"mask_keys": ["straße"]}, "Weg 1"),
+        ({"mask": hide_what_an_object_names}, "DE 1"),
+        ({"mask_keys": ["reply"]}, "I look at 1"),
+        ({"mask": hide_replies}, "I look at 1"),
+    ],
+)
+async def test_what_is_hidden_of_events_is_hidden_in_lines_and_states_and_differences(
+    settings: dict[str, Any], hidden: str
+) -> None:
+    script = [call("read_customer", number=1), call("read_customer", number=12), "I look at 1"]
+    agent = AgentBuilder("a").with_model(ScriptedModel(script)).with_tools(read_customer).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "go", session="s")
+        app = inspector(trail, authorize=lambda _: Access(), **settings)
+        places = [f"/state/s?at={at}&from={at - 8}" for at in (9, 17)] if "look" not in hidden else []
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
+            pages = {place: (await client.get(place)).text for place in (*places, "/runs/s")}
+    assert [place for place, page in pages.items() if hidden in page] == []
+
+
+async def test_with_shape_a_change_shows_no_credential_that_is_a_key() -> None:
+    agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.start(agent, "go", session="s", metadata={"https://ana:hunter2@shop/": 200})
+        app = inspector(trail, authorize=lambda _: Access(), show="shape")
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
+            page = (await client.get("/state/s?at=1&from=0")).text
+    assert "hunter2" not in page
+    assert "…@shop/" in page
+
+
+async def test_the_address_of_a_store_stands_on_no_page_with_its_password() -> None:
+    agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.start(agent, "go", session="s")
+        app = inspector(trail, authorize=lambda _: Access(), store="postgresql://app:hunter2@db/runs")
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
+            pages = [(await client.get(place)).text for place in ("/runs/s", "/why/s")]
+    assert [page for page in pages if "hunter2" in page or "--store" not in page] == []

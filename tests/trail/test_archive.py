@@ -16,7 +16,7 @@ from steptrail.errors import ConfigurationError, NotARecording, SessionErased
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python import archive
-from steptrail.interfaces.python.archive import Archived, file_of, unarchived
+from steptrail.interfaces.python.archive import ArchiveFile, file_of, unarchived
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ManualClock
@@ -59,7 +59,7 @@ async def test_what_was_archived_is_erased_proved_and_whole_in_another_store(
             await trail.session("large").state()
     async with Steptrail.open(other) as look:
         for _ in range(2):  # as after a crash
-            await unarchived(look, [Archived.load(path) for path in files])
+            await unarchived(look, [ArchiveFile.proved(Path(path)) for path in files])
         assert {stream: (await look.store.read(stream)).records for stream in was} == was
         assert {row.stream: row for row in await look.runs()} == {row.stream: row for row in listed}
         assert (await look.session("twin").state()).output == "again"
@@ -108,8 +108,8 @@ async def forked(folder: Path) -> dict[str, Path]:
 async def test_a_process_that_dies_between_two_files_has_stored_and_listed_the_first(tmp_path: Path) -> None:
     files = await forked(tmp_path)
 
-    def dying() -> Iterator[Archived]:
-        yield Archived.load(files["agent:other"])
+    def dying() -> Iterator[ArchiveFile]:
+        yield ArchiveFile.proved(files["agent:other"])
         raise Crash
 
     async with Steptrail.open("sqlite:///:memory:") as look:
@@ -145,9 +145,9 @@ async def test_a_fork_of_a_fork_without_the_first_source_is_no_damage_and_that_o
     async with Steptrail.open("sqlite:///:memory:") as look:
         for given in ((twig, fork_file), (twig,)):  # the second time the fork is in the store already
             with pytest.raises(ConfigurationError, match="session fork is a fork of source, which is in none"):
-                await unarchived(look, map(Archived.load, given))
+                await unarchived(look, map(ArchiveFile.proved, given))
             assert await look.runs() == []
-        await unarchived(look, map(Archived.load, (twig, source, fork_file)))
+        await unarchived(look, map(ArchiveFile.proved, (twig, source, fork_file)))
         assert {row.stream for row in await look.runs()} == files.keys()
         assert (await look.session("twig").state()).output == "and again"
 
@@ -218,7 +218,7 @@ async def test_a_process_that_dies_between_the_file_and_the_erasure_loses_nothin
         assert len(again.erased) == (0 if after else 1)
         erasure = await trail.erasure("s1")
     (file,) = tmp_path.glob("*.jsonl")
-    archived = Archived.load(file)
+    archived = ArchiveFile.proved(file)
     assert erasure is not None
     assert (archived.digest.hex(), archived.events) == (erasure.digest, len(records))
 
@@ -242,12 +242,17 @@ async def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
         (lines[0], "holds no events"),
         (whole.replace(b'"digest":"', b'"digest":"zz'), "is damaged"),
         (b"\0" * 99, "is no archived session"),
+        (
+            whole.replace(b'"stream":"agent:s1"', b'"stream":"agent:../s1"'),
+            "the header of .* is damaged: .* session id",
+        ),
+        (whole.replace(b'"stream":"agent:s1"', b'"stream":"s1"'), "the header of .* is damaged: 's1' is no session"),
     ):
         file.write_bytes(changed)
         with pytest.raises(NotARecording, match=why):
-            Archived.load(file)
+            ArchiveFile.proved(file)
     with pytest.raises(NotARecording, match="cannot be read"):
-        Archived.load(tmp_path / "nowhere")
+        ArchiveFile.proved(tmp_path / "nowhere")
 
 
 async def test_nothing_is_erased_where_the_archive_cannot_be_written(tmp_path: Path) -> None:
@@ -271,14 +276,14 @@ async def test_a_file_of_another_session_is_never_replaced_and_one_of_less_of_th
             with pytest.raises(Crash):
                 await trail.retain(older_than=DAY, archive=tmp_path, dry_run=False)
     (file,) = tmp_path.glob("*.jsonl")
-    whole = Archived.load(file)
+    whole = ArchiveFile.proved(file)
     async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
         await trail.run(agent_of(["Other."]).build(), "hi", session="s1")
         clock.advance(2 * 86_400)
         report = await trail.retain(older_than=DAY, archive=tmp_path, dry_run=False)
         assert report.erased == ()
         assert "holds another session, or one of another store" in report.kept[0][1]
-    assert Archived.load(file) == whole
+    assert ArchiveFile.proved(file) == whole
 
 
 async def test_of_two_stores_that_archive_the_same_id_at_one_moment_one_keeps_its_session(

@@ -8,7 +8,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.errors import AppendOutcomeUnknown, StoreFull
 from steptrail.infrastructure.store import open_store
-from steptrail.interfaces.python.archive import Archived, unarchived
+from steptrail.interfaces.python.archive import ArchiveFile, unarchived
 from steptrail.testing import ManualClock
 from tests.harness.postgres_server import PostgresServer
 from tests.harness.scarce import largest_file
@@ -25,18 +25,18 @@ CUT = (
 
 
 @pytest.fixture
-async def archived(tmp_path: Path) -> Archived:
+async def archived(tmp_path: Path) -> ArchiveFile:
     """A session of many commits."""
     clock = ManualClock()
     async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
         agent = agent_of([f"Done {number}. {'x' * 5_000}" for number in range(40)]).build()
         for _ in range(40):
             await trail.session("s").send(agent, "go")
-        return Archived.load((await archive_of(trail, clock, tmp_path / "archive"))[STREAM])
+        return ArchiveFile.proved((await archive_of(trail, clock, tmp_path / "archive"))[STREAM])
 
 
 async def test_given_others_who_look_meanwhile_then_they_see_nothing_of_it_or_all(
-    store_url: str, archived: Archived
+    store_url: str, archived: ArchiveFile
 ) -> None:
     seen, other = list[int](), open_store(store_url)
     async with Steptrail.open(store_url) as trail:
@@ -50,7 +50,7 @@ async def test_given_others_who_look_meanwhile_then_they_see_nothing_of_it_or_al
 
 
 async def test_given_a_disk_that_is_full_in_the_middle_then_nothing_is_stored_and_again_all(
-    tmp_path: Path, archived: Archived
+    tmp_path: Path, archived: ArchiveFile
 ) -> None:
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         with largest_file(200_000), pytest.raises(AppendOutcomeUnknown):
@@ -69,7 +69,11 @@ async def test_given_a_disk_that_is_full_in_the_middle_then_nothing_is_stored_an
     ],
 )
 async def test_given_a_server_that_fails_in_the_middle_then_nothing_is_stored_and_again_all(
-    postgres_server: PostgresServer, postgres_store_url: str, archived: Archived, happens: str, raised: type[Exception]
+    postgres_server: PostgresServer,
+    postgres_store_url: str,
+    archived: ArchiveFile,
+    happens: str,
+    raised: type[Exception],
 ) -> None:
     database = postgres_store_url.rpartition("/")[2]
     postgres_server.execute(*(each.format(happens) for each in CUT), database=database)

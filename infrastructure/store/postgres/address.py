@@ -6,7 +6,7 @@ the driver's: passwords may also come from `PGPASSWORD` or `~/.pgpass`, encrypti
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ class PostgresAddress:
     `readers` is how many questions a process asks at once, each on a connection of its own.
     """
 
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, str] = field(repr=False)
     name: str
     answer_timeout: float
     lease_seconds: float

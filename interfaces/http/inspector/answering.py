@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError, stream_name
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.going_on import answers_to
-from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of, visible
+from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of
 from steptrail.interfaces.http.inspector.bodies import LARGE
 from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.forms import FormPass
+from steptrail.interfaces.http.inspector.lists import seen_run
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.runtime.kernel.lists import growing_position, listed_runs
+from steptrail.runtime.kernel.lists import growing_position
 from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
@@ -152,10 +152,9 @@ class Answering:
             stream = stream_named(name)
         except ConfigurationError:
             raise NotThere from None
-        rows = await listed_runs(self.trail.store, IndexQuery(streams=[stream]))
-        if not (seen := visible(access, rows)):
+        if (seen := await seen_run(self.trail.store, access, stream)) is None:
             raise NotThere
-        return seen[0]
+        return seen
 
     def card(self, question: Question) -> "Card":
         """Return a question as pages show it."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from steptrail.domain.errors import MissingExtra, stream_name
 from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text
+from steptrail.interfaces.cli.going_on import store_named
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.http.inspector import words
@@ -70,7 +71,8 @@ def inspector(
     see nothing, who gets the same 404 as for a run that is not there. The values of `mask_keys` are hidden, besides
     those whose keys mean a secret; `mask` returns what is shown of any value, given its key; with `show="shape"` no
     values are shown. `hosts` are the names under which the application is reached: other names are refused, so that no
-    page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name.
+    page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name; they
+    say `URL` in the place of one with a password.
     Nothing is written to the store but what a caller says whose `Access` has `may_act`. Raises `MissingExtra` without
     the extra `inspector`, and `ConfigurationError` for settings with which no page could be shown, or too much.
     """
@@ -85,7 +87,7 @@ def inspector(
     a_kind_of(Steptrail, trail, "`trail`")
     a_function(authorize, "authorize", "the connection")
     names = None if hosts is None else [a_text(name, "each of hosts") for name in a_row(hosts, "hosts")]
-    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
+    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store_named(store), Counting(trail))
     pages, of_runs = Pages(*given), RunPages(*given)
     counted, acting = CountedPages(*given), Acting(*given, of_runs)
     return Starlette(

@@ -6,9 +6,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.errors import stream_name
-from steptrail.domain.flow.events import FlowResumed, FlowRetried, FlowStarted
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
@@ -29,10 +27,6 @@ _MOST_LOOKED_AT: Final = 500
 """How many runs are looked at for one page, where only some of them are wanted."""
 _BELOW: Final = 100
 """About how many runs below one are shown."""
-_TAKEN_UP = (
-    *(ExecutionStarted.TYPE, ExecutionResumed.TYPE),
-    *(FlowStarted.TYPE, FlowResumed.TYPE, FlowRetried.TYPE),
-)
 _LATELY_US: Final = 86_400 * 1_000_000
 
 
@@ -67,6 +61,12 @@ class Needs(NamedTuple):
     def is_whole(self) -> bool:
         """Tell whether every run was looked at."""
         return not any(page.after for page in (self.questions, self.crashed, self.paused, self.failed))
+
+
+async def seen_run(store: EventStore, access: Access, stream: str) -> RunSummary | None:
+    """Return the row of a stream, if the caller may see it."""
+    found = visible(access, await listed_runs(store, IndexQuery(streams=[stream])))
+    return found[0] if found else None
 
 
 async def page_of_runs(
@@ -157,11 +157,3 @@ async def runs_below(trail: Steptrail, access: Access, stream: str) -> tuple[Seq
         found.append((depth, row))
         open_ones += [(depth + 1, each) for each in reversed(below.pop(row.stream, []))]
     return found, is_cut or bool(level)
-
-
-async def worker_of(store: EventStore, row: RunSummary) -> str | None:
-    """Return the worker that took a run up last; None when that cannot be told."""
-    worker: str | None = None
-    async for _, _, record in store.log(stream=row.stream, types=_TAKEN_UP, on_corrupt=lambda _: None):
-        worker = getattr(record.event, "worker", None) or worker
-    return worker

@@ -10,9 +10,10 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.version import VERSION
 from steptrail.interfaces.http.inspector.access import Access, access_of
 from steptrail.interfaces.http.inspector.answering import Answering, Card, NotThere
-from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
+from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
+from steptrail.interfaces.python.lists import states_of
 from steptrail.projections.questions import Question
 from steptrail.runtime.kernel.lists import growing_position
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -52,7 +53,8 @@ class Pages(Answering):
         newest = await page_of_runs(self.trail, access, IndexQuery(), limit=20)
         found = await needs(self.trail, access)
         tag = tag or self.tag(request, newest, found)
-        workers = {row.stream: await worker_of(self.trail.store, row) for row in found.crashed.rows[:5]}
+        states = await states_of(self.trail.store, found.crashed.rows[:5])
+        workers = {stream: state.fold.worker for stream, state in states.items()}
         return self.shown(
             request, "overview.html", tag=tag, needs=found, workers=workers, newest=newest.rows, page="overview"
         )

@@ -9,14 +9,14 @@ from steptrail.domain.agent.events import StepCompleted
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.bar_choice import ChosenBars, chosen_bars
 from steptrail.interfaces.http.inspector.bars import drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
+from steptrail.interfaces.http.inspector.lists import seen_run
 from steptrail.interfaces.http.inspector.place import Place
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
 from steptrail.interfaces.http.inspector.told import Told, told
@@ -26,7 +26,6 @@ from steptrail.projections.decision_panel import DecisionPanel, decision_panel
 from steptrail.projections.masking import Masking
 from steptrail.projections.run_explanation import RunExplanation
 from steptrail.runtime.kernel.history import records_between
-from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
 WINDOW: Final = 1_500
@@ -107,8 +106,8 @@ async def read_run(
         panel=await _panel(trail.store, row.stream, head, asked),
         state=state,
         graph=await graph_of(trail, row.stream, count),
-        above=await _seen(trail, access, None if row.parent is None else row.parent.stream),
-        fork_of=await _seen(trail, access, row.fork_of),
+        above=None if row.parent is None else await seen_run(trail.store, access, row.parent.stream),
+        fork_of=None if row.fork_of is None else await seen_run(trail.store, access, row.fork_of),
         forked_at=agent.forked_from.version if agent is not None and agent.forked_from is not None else None,
         fork_after=None if agent is None or head is None or damage is not None else _fork_after(agent, head, records),
     )
@@ -180,11 +179,3 @@ def _fork_after(state: AgentState, head: Told, records: Sequence[Recorded[Any]])
     ends = [record.version for record in records if isinstance(record.event, StepCompleted)]
     before = head.events.get("started", 0) - 1 if state.fold.executions > 1 else 0
     return max([0, *ends, before]) or None
-
-
-async def _seen(trail: Steptrail, access: Access, stream: str | None) -> RunSummary | None:
-    """Return the row of a stream, if the caller may see it."""
-    if stream is None:
-        return None
-    found = visible(access, await listed_runs(trail.store, IndexQuery(streams=[stream])))
-    return found[0] if found else None

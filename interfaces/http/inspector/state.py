@@ -7,15 +7,18 @@ from typing import Any, Final, NamedTuple
 
 from steptrail.domain.errors import CorruptRecord, stream_name
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.secrets import without_secrets
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.stops import Neighbours, neighbours_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.masking import Masking
-from steptrail.projections.state_difference import state_difference
+from steptrail.projections.masking import Masking, shortened
+from steptrail.projections.state_difference import StateChange, state_difference
 
 _LAST: Final = 20
 """How many entries of a long list are shown: the last ones."""
+_LONGEST: Final = 2_000
+"""Characters of one text."""
 
 
 class ShownChange(NamedTuple):
@@ -59,7 +62,7 @@ async def state_at(
     return StateAt(
         version=at,
         count=count,
-        shown=await asyncio.to_thread(lambda: abridged(masking.value(_last(data)), most=40_000)),
+        shown=await asyncio.to_thread(lambda: abridged(shortened(masking.value(_last(data)), _LONGEST), most=40_000)),
         since=before,
         changes=changes,
         is_cut=is_cut,
@@ -78,12 +81,17 @@ async def _data(trail: Steptrail, stream: str, at: int) -> JsonValue:
 def shown_changes(masking: Masking, before: JsonValue, after: JsonValue) -> tuple[Sequence[ShownChange], bool]:
     """Return what differs in two values, as it may be shown, and whether there is more."""
     tones = {"added": "good", "removed": "bad", "changed": "warn"}
-    before, after = _without_equals(before, after)
+    if masking.mask is None:  # the function of a service may look at the whole of an object
+        before, after = _without_equals(before, after)
     if masking.shows_values:
-        found = state_difference(masking.value(before), masking.value(after))
-        return [ShownChange(str(each), tones[each.kind]) for each in found.changes], found.is_cut
+        before, after = masking.value(before), masking.value(after)
     found = state_difference(before, after)
-    return [ShownChange(f"{each.path}: {each.kind}", tones[each.kind]) for each in found.changes], found.is_cut
+    said = str if masking.shows_values else _path_and_kind
+    return [ShownChange(said(each), tones[each.kind]) for each in found.changes], found.is_cut
+
+
+def _path_and_kind(change: StateChange) -> str:
+    return f"{without_secrets(change.path)}: {change.kind}"  # a key may be a credential
 
 
 def _without_equals(one: JsonValue, other: JsonValue) -> tuple[JsonValue, JsonValue]:
@@ -111,7 +119,5 @@ def _last(value: JsonValue) -> JsonValue:
             return [f"… {len(value) - _LAST} before", *map(_last, value[-_LAST:])]
         case list():
             return [_last(inner) for inner in value]
-        case str() if len(value) > 2_000:
-            return f"{value[:2_000]}… (of {len(value)} characters)"
         case _:
             return value

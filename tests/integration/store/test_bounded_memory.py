@@ -34,7 +34,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.python.archive import Archived, ArchiveFolder, file_of
+from steptrail.interfaces.python.archive import ArchiveFile, ArchiveFolder, file_of
 from steptrail.runtime.agent.kind import KIND
 from steptrail.runtime.kernel.channel import take_seat
 from steptrail.runtime.kernel.history import pages, records_between
@@ -126,7 +126,7 @@ async def test_an_archive_is_written_and_proved_without_the_session_in_memory(tm
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert Archived.load(file_of(tmp_path, STREAM)).events == head.version
+    assert ArchiveFile.proved(file_of(tmp_path, STREAM)).events == head.version
     assert peak < STEPS * LARGE / 2
     await store.close()
 

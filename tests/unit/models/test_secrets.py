@@ -112,6 +112,7 @@ def test_the_rest_of_a_message_can_still_be_read() -> None:
     assert said == "connection to postgresql://…@db.example.com:5432/runs refused (password=…, user=ana)"
     assert without_secrets("{'credentials': {'user': [1]}, 'n': 2}") == "{'credentials': …, 'n': 2}"
     assert without_secrets("unexpected token: { at 3, in line 7") == "unexpected token: … at 3, in line 7"
+    assert without_secrets("token = (\n   ^\nValueError: no") == "token = …\n   ^\nValueError: no"
 
 
 HOSTILE = (
@@ -202,3 +203,18 @@ def test_a_named_value_is_hidden_where_its_name_means_a_secret_or_it_looks_like_
     hide_values_of(named.items())
     told = "many-small-words, the back door, tea and coffee, production, a1b2c3d4e5f6a7b8, /srv/z9y8x7w6v5u4t3s2"
     assert without_secrets(told) == "…, …, tea and coffee, production, …, /srv/z9y8x7w6v5u4t3s2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"credentials": {"user": "ana", "word": "hunter2", "n": [1',
+        "{'password': ['first', 'hunter2', 'second",
+        'refused {"token": [1, "hunter2", {',
+        '{\n  "secret": {\n    "word": "hunter2",\n',
+        '{"body": "{\\"credentials\\": {\\"word\\": \\"hunter2\\", \\"n\\": 1}}"}',
+    ],
+)
+def test_of_a_credential_that_is_cut_off_before_its_end_nothing_is_shown(text: str) -> None:
+    assert "hunter2" not in without_secrets(text)
+    assert "hunter2" not in words_of(ValueError(text + "x" * 10_000))

@@ -7,6 +7,8 @@ import pytest
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.origin import Origin
+from steptrail.infrastructure.store.postgres.address import PostgresAddress
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,10 @@ async def test_a_relative_address_is_resolved_when_it_is_opened(
 def test_a_store_in_memory_cannot_be_there_already(settings: dict[str, Any]) -> None:
     with pytest.raises(StoreUnavailable, match="begins empty"):
         open_store("sqlite:///:memory:", **settings)
+
+
+def test_who_shows_what_a_store_was_opened_at_shows_no_password() -> None:
+    url = "postgresql://app:hunter2@db.example/runs"
+    shown = repr([PostgresAddress.parse(url), Origin(url, None, 5.0, is_read_only=False)])
+    assert "hunter2" not in shown
+    assert "postgresql://app@db.example/runs" in shown

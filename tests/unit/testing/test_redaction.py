@@ -43,11 +43,10 @@ def test_a_text_in_the_place_of_the_keys_is_refused_and_not_taken_for_its_letter
         redact(recording, wrong)
 
 
+LOG_IN: dict[str, JsonValue] = {"Token": "secret-1", "body": '{"token": "secret-4"}'}
 SAID = (
     Message.user('{"token": "of a prompt"}'),
-    Message(
-        role=MessageRole.ASSISTANT, parts=(ToolCallPart(id="c-1", name="log_in", arguments={"Token": "secret-1"}),)
-    ),
+    Message(role=MessageRole.ASSISTANT, parts=(ToolCallPart(id="c-1", name="log_in", arguments=LOG_IN),)),
     Message(role=MessageRole.TOOL, parts=(ToolResultPart(call_id="c-1", name="log_in", text='{"token":"secret-2"}'),)),
 )
 
@@ -58,7 +57,7 @@ async def test_the_calls_and_results_of_a_conversation_that_was_held_elsewhere_l
         await trail.run(agent, "And?", session="s", history=SAID)
         redacted = redact(Recording("s", await trail.session("s").history()), ["token"])
     text = b"".join(redacted.lines()).decode()
-    assert ("secret" in text, text.count(REDACTED), "of a prompt" in text) == (False, 2, True)
+    assert ("secret" in text, text.count(REDACTED), "of a prompt" in text) == (False, 3, True)
     assert normalise((await replay(agent, redacted)).events) == normalise(redacted.events)
 
 
@@ -69,7 +68,7 @@ async def test_a_run_of_a_workflow_loses_them_in_its_messages_and_its_artifacts(
         await trail.run(flow, {}, session="s", messages=SAID, artifacts=[made])
         recording = FlowRecording("s", "w", await trail.flow("s").history())
     text = b"".join(redact_flow(recording, ["token"]).lines()).decode()
-    assert ("secret" in text, text.count(REDACTED), "the text" in text) == (False, 3, True)
+    assert ("secret" in text, text.count(REDACTED), "the text" in text) == (False, 4, True)
 
 
 def with_result(recording: Recording, result: JsonValue, shown: int | None = None) -> Recording:
@@ -99,6 +98,7 @@ def results(recording: Recording) -> list[tuple[JsonValue, int | None]]:
         ('{"card": "4242", "n": ' + "[" * 990 + "]" * 990 + "}", REDACTED),
         ('{"card": "4242", "n": ' + "[" * 5_000 + "]" * 5_000 + "}", REDACTED),
         ('{"card": "4242", "n": ' + "1" * 5_000 + "}", REDACTED),
+        ([{"text": '{"n": ["{\\"card\\": 4242}"]}'}], [{"text": '{"n": ["{\\"card\\": \\"[redacted]\\"}"]}'}]),
         ("the card is 4242", "the card is 4242"),
         (["card"], ["card"]),
         (None, None),
