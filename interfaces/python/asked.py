@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.ids import SessionId, checked_session_id
@@ -13,7 +13,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.given import a_context, a_history, a_message
-from steptrail.runtime.agent.type_variables import ContextT
 from steptrail.runtime.kernel.ids import session_or_unnamed
 
 if TYPE_CHECKING:
@@ -22,33 +21,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1_000
 """A history of more messages is checked and copied beside the event loop."""
-
-
-class GivenToAgent(TypedDict, Generic[ContextT], total=False):
-    """The keywords with which a trail is asked to run an agent; see `Steptrail.run`."""
-
-    session: str | None
-    by: str
-    key: str | None
-    context: ContextT | None
-    metadata: dict[str, JsonValue] | None
-    history: Sequence[Message]
-    new: bool
-
-
-class GivenToFlow(TypedDict, total=False):
-    """The keywords with which a trail is asked to run a workflow; see `Steptrail.run`."""
-
-    session: str | None
-    by: str
-    key: str | None
-    context: object
-    metadata: dict[str, JsonValue] | None
-    new: bool
-    options: "RunOptions | None"
-    vars: Mapping[str, object] | None
-    messages: Sequence[Message]
-    artifacts: "Sequence[Artifact]"
 
 
 class Asked(NamedTuple):

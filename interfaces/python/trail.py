@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.python.asked import Asked, GivenToAgent, GivenToFlow
+from steptrail.interfaces.python.asked import Asked
 from steptrail.interfaces.python.eraser import Eraser
 from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow
 from steptrail.interfaces.python.handle import AnyHandle, Handle
@@ -177,10 +177,16 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         agent: Agent[OutputT, ContextT],
         input: str | Message,
         *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
-        **given: Unpack[GivenToAgent[ContextT]],
     ) -> RunResult[OutputT]: ...
     @overload
     async def run(
@@ -188,10 +194,19 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         agent: "BuiltWorkflow",
         input: object = None,
         *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: object = None,
+        metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        new: bool = False,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
         on_commit: "OnFlowCommit | None" = None,
         on_update: OnUpdate | None = None,
-        **given: "Unpack[GivenToFlow]",
     ) -> "FlowResult": ...
     async def run(
         self,
@@ -255,8 +270,14 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         agent: Agent[Any, ContextT],
         input: str | Message,
         *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
-        **given: Unpack[GivenToAgent[ContextT]],
     ) -> Session: ...
     @overload
     async def start(
@@ -264,8 +285,17 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         agent: "BuiltWorkflow",
         input: object = None,
         *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: object = None,
+        metadata: dict[str, JsonValue] | None = None,
+        new: bool = False,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
         on_commit: "OnFlowCommit | None" = None,
-        **given: "Unpack[GivenToFlow]",
     ) -> "Flow": ...
     async def start(
         self,
@@ -312,8 +342,14 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         agent: Agent[OutputT, ContextT],
         input: str | Message,
         *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
-        **given: Unpack[GivenToAgent[ContextT]],
+        history: Sequence[Message] = (),
+        new: bool = False,
     ) -> RunStream[AgentEvent, RunResult[OutputT]]: ...
     @overload
     def stream(
@@ -321,8 +357,17 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         agent: "BuiltWorkflow",
         input: object = None,
         *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: object = None,
+        metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
-        **given: "Unpack[GivenToFlow]",
+        new: bool = False,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
     ) -> "RunStream[FlowEvent, FlowResult]": ...
     def stream(
         self,
