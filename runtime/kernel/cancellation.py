@@ -5,7 +5,7 @@ is being stopped, or a tool that is tidying up. There the task has to wait for t
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -70,9 +70,7 @@ async def wait_to_the_end(work: "asyncio.Future[Any]", *, timeout: float | None 
         raise cancelled
 
 
-async def outlasting(
-    begin: Callable[[], Coroutine[Any, Any, T]],
-) -> "tuple[asyncio.Task[T], asyncio.CancelledError | None]":
+async def outlast(begin: Callable[[], Awaitable[T]]) -> "tuple[asyncio.Future[T], asyncio.CancelledError | None]":
     """Do work in a task of its own; return that once it is done, and the caller's `CancelledError` as `wait_through`.
 
     Whoever ends a loop cancels all of its tasks, also this one, and does so once. So the work is begun once more then.

@@ -16,7 +16,7 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.shared.state import StreamState
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.kernel.cancellation import outlasting
+from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 
@@ -111,7 +111,7 @@ class Child(Generic[S, EndT]):
         try:
             return await self._until_it_rests(within, go_on)
         except asyncio.CancelledError:
-            ending, _ = await outlasting(self._cut)
+            ending, _ = await outlast(self._cut)
             return ending.result()
 
     async def _until_it_rests(

@@ -32,7 +32,7 @@ from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead, base_of
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.runtime.kernel.cancellation import outlasting
+from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.clock import SegmentClock
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.environment import Environment
@@ -300,7 +300,7 @@ class Journal(Generic[S, E]):
             except asyncio.CancelledError as error:
                 # The store knows by the commit id whether it was stored. A further cancellation does not stop the
                 # question.
-                asking, again = await outlasting(lambda: self._append(commit))
+                asking, again = await outlast(lambda: self._append(commit))
                 cancelled, end = again or error, asking.result()
         except ConcurrencyConflict:
             was_opening = self.is_opening

@@ -16,7 +16,7 @@ from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.live import Place
-from steptrail.runtime.kernel.cancellation import outlasting
+from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.collector import collector_seldom
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
@@ -171,7 +171,7 @@ async def drive_segment(
 
 async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
     """Close the segment of a caller that was cancelled. A second cancellation does not interrupt this."""
-    closing, _ = await outlasting(lambda: _close(machine, journal))
+    closing, _ = await outlast(lambda: _close(machine, journal))
     if not closing.cancelled() and (error := closing.exception()) is not None:
         # The caller gets its cancellation and not this error: a later resume goes on from what is stored.
         _log.warning("session %s was not paused for its caller: %s", id_of(journal.stream), error)

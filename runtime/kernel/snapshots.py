@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.machine import FoldedState, Machine, SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
-from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
@@ -110,8 +109,7 @@ def restore(codec: SnapshotCodec[S], snapshot: Snapshot) -> S | None:
     """
     if snapshot.format != codec.format:
         return None
-    with collector_off():
-        state = codec.load(Unpacked(snapshot.state))
+    state = codec.load(Unpacked(snapshot.state))
     if state.version != snapshot.head.version:
         msg = f"it holds the state at version {state.version}, not {snapshot.head.version}"
         raise ValueError(msg)
