@@ -301,7 +301,8 @@ class Journal(Generic[S, E]):
                 # The store knows by the commit id whether it was stored. A further cancellation does not stop the
                 # question.
                 asking, again = await outlast(lambda: self._append(commit))
-                cancelled, end = again or error, asking.result()
+                cancelled = again or error
+                end = asking.result()
         except ConcurrencyConflict:
             was_opening = self.is_opening
             try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from steptrail.domain.errors import OwnershipLost, StoreError
+from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
@@ -149,9 +149,10 @@ async def drive_segment(
                     # Of a run that goes on, also what dies before its first effect counts as a crash.
                     await journal.flush()
                 return await drive(machine, journal, performer)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 await flight.give_up()
-                if journal.owns_the_session:
+                # A commit that may be stored would be met as one of others, and what happened be told a second time.
+                if journal.owns_the_session and not isinstance(error.__cause__, AppendOutcomeUnknown):
                     await _leave(machine, journal)
                 raise
             except Exception as error:
