@@ -73,10 +73,11 @@ async def wait_to_the_end(work: "asyncio.Future[Any]", *, timeout: float | None 
 async def outlast(begin: Callable[[], Awaitable[T]]) -> "tuple[asyncio.Future[T], asyncio.CancelledError | None]":
     """Do work in a task of its own; return that once it is done, and the caller's `CancelledError` as `wait_through`.
 
-    Whoever ends a loop cancels all of its tasks, also this one, and does so once. So the work is begun once more then.
+    The work is begun once more where its task is cancelled.
     """
     cancelled = await wait_through(task := asyncio.ensure_future(begin()))
     if task.cancelled():
+        # Whoever ends a loop cancels all of its tasks, also this one, and does so once.
         cancelled = await wait_through(task := asyncio.ensure_future(begin())) or cancelled
     return task, cancelled
 
