@@ -130,15 +130,12 @@ class Projector(Generic[F]):
 
     async def _applied(self, batch: "_Batch") -> bool:
         try:
-            # Nothing that a batch leaves behind is a cycle, and the collector would look for one again and again.
-            with collector_off():
-                await self._fill(batch)
-                if batch.reached.position == self.reached.position:
-                    return False
-                await self._name_place(batch)
-                self._reach("before-views")
-                await self._write(batch.reached, batch.changes, batch.damage)
-                batch.drop()
+            await self._fill(batch)
+            if batch.reached.position == self.reached.position:
+                return False
+            await self._name_place(batch)
+            self._reach("before-views")
+            await self._write(batch.reached, batch.changes, batch.damage)
         except (Unfit, _ProjectionRaised):
             self._memory.forget()
             if batch.pages > 1:
@@ -328,10 +325,6 @@ class _Batch:
         self.failure: StoreError | None = None
         self.count, self.pages, self.is_end = 0, 0, False
 
-    def drop(self) -> None:
-        """Let go of what is written, before the collector looks through it."""
-        self.newest, self.changes = None, Changes()
-
 
 class _ProjectionRaised(Exception):
     """Carries what a projection raised, as its cause."""
@@ -339,7 +332,9 @@ class _ProjectionRaised(Exception):
 
 def _raised(work: Callable[[], T]) -> T:
     try:
-        return work()
+        # It leaves no cycle behind, and the collector would look for one again and again.
+        with collector_off():
+            return work()
     except MemoryError:
         raise  # no event is to blame, and none is to be skipped
     except (Exception, CancelledError) as error:  # nothing waits there, so a cancellation is nobody's request

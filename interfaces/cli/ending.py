@@ -13,6 +13,8 @@ from typing import NoReturn
 
 PATIENCE_SECONDS = 10.0
 """How long code that does not return may hold up a command that is asked to end."""
+_LAST_SECONDS = 1.0
+"""How long what was left behind may take to end before the process ends without it."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -51,6 +53,23 @@ def when_asked_to_end(
 
     for each in sent:
         signal.signal(each, asked)
+
+
+async def leave_the_deaf(code: int) -> int:
+    """Return the exit code, or end the process with it if code of others runs on that was cancelled.
+
+    That is a task that takes no notice of it, or what a task has left in a helper thread of the loop, which would wait
+    for it for ever.
+    """
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    left.add(asyncio.create_task(asyncio.get_running_loop().shutdown_default_executor()))
+    if (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
+        _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
+        # To leave it behind is not enough: Python takes a run that stands there apart at its end, with tracebacks.
+        end_here(code)
+    return code
 
 
 def end_here(code: int) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Any
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
-from steptrail.interfaces.cli.ending import PATIENCE_SECONDS, end_here, endings, when_asked_to_end
+from steptrail.interfaces.cli.ending import PATIENCE_SECONDS, endings, leave_the_deaf, when_asked_to_end
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
@@ -31,11 +31,6 @@ from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.loading_projections import load_projections
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
-
-_LAST_SECONDS = 1.0
-"""How long what was left behind may take to end before the process ends without it."""
-
-_log = logging.getLogger("steptrail.runs")
 
 
 def register(commands: Commands) -> None:
@@ -116,15 +111,4 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> None:
             output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}{woken}")
             await ending.wait()
             output.note(f"steptrail: draining {len(worker.running)} sessions")
-    await _leave_the_deaf()
-
-
-async def _leave_the_deaf() -> None:
-    """End the process here if code of others runs on that was cancelled: the loop would wait for it for ever."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    if left and (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
-        _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
-        # To leave it behind is not enough: Python takes a run that stands there apart at its end, with tracebacks.
-        end_here(Exit.OK)
+    await leave_the_deaf(Exit.OK)

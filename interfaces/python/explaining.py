@@ -85,18 +85,17 @@ async def explained(
     kept = explainers if execution is None else None
 
     async def told(*, at: int | None = None) -> Explainer:
-        with collector_off():
-            explainer = kept.take(stream) if kept is not None and at is None else None
-            if explainer is not None:
-                await _go_on(explainer, store, stream, kind.machine)
-                if projections.explain_state is None or not projections.explain_state.lacks(explainer):
-                    return explainer
-                explainer = None
-            if at is None and execution is None and projections.explain_state is not None:
-                explainer = await _from_snapshot(store, stream, kind.machine, projections.explain_state, kept)
-            if explainer is None:
-                explainer = projections.explain(id_of(stream), execution)
-                await _go_on(explainer, store, stream, kind.machine, at=at)
+        explainer = kept.take(stream) if kept is not None and at is None else None
+        if explainer is not None:
+            await _go_on(explainer, store, stream, kind.machine)
+            if projections.explain_state is None or not projections.explain_state.lacks(explainer):
+                return explainer
+            explainer = None
+        if at is None and execution is None and projections.explain_state is not None:
+            explainer = await _from_snapshot(store, stream, kind.machine, projections.explain_state, kept)
+        if explainer is None:
+            explainer = projections.explain(id_of(stream), execution)
+            await _go_on(explainer, store, stream, kind.machine, at=at)
         return explainer
 
     while True:
@@ -124,7 +123,8 @@ async def _go_on(
 ) -> None:
     async for records, _ in pages(machine, store, stream, after=explainer.version, at=at, most=LARGE_PAGE):
         for begin in range(0, len(records), _AT_ONCE):
-            explainer.add(records[begin : begin + _AT_ONCE])
+            with collector_off():
+                explainer.add(records[begin : begin + _AT_ONCE])
             await asyncio.sleep(0)
 
 

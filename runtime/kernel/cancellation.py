@@ -5,7 +5,7 @@ is being stopped, or a tool that is tidying up. There the task has to wait for t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -68,6 +68,18 @@ async def wait_to_the_end(work: "asyncio.Future[Any]", *, timeout: float | None 
     """Do what `wait_through` does, and raise the caller's `CancelledError` after it."""
     if (cancelled := await wait_through(work, timeout=timeout)) is not None:
         raise cancelled
+
+
+async def outlast(begin: Callable[[], Awaitable[T]]) -> "tuple[asyncio.Future[T], asyncio.CancelledError | None]":
+    """Do work in a task of its own; return that once it is done, and the caller's `CancelledError` as `wait_through`.
+
+    The work is begun once more where its task is cancelled.
+    """
+    cancelled = await wait_through(task := asyncio.ensure_future(begin()))
+    if task.cancelled():
+        # Whoever ends a loop cancels all of its tasks, also this one, and does so once.
+        cancelled = await wait_through(task := asyncio.ensure_future(begin())) or cancelled
+    return task, cancelled
 
 
 async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:

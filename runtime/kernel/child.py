@@ -16,7 +16,7 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.shared.state import StreamState
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 
@@ -111,8 +111,7 @@ class Child(Generic[S, EndT]):
         try:
             return await self._until_it_rests(within, go_on)
         except asyncio.CancelledError:
-            ending = asyncio.ensure_future(self._cut())
-            await wait_through(ending)
+            ending, _ = await outlast(self._cut)
             return ending.result()
 
     async def _until_it_rests(

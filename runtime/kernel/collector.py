@@ -23,15 +23,16 @@ def collector_off() -> Generator[None]:
     """Turn the collector off while many values are made and all of them are kept.
 
     It would walk through all that the process holds again and again: the more is folded already, the longer. Who turned
-    it off turns it on again. So it is on now and then even if somebody is always in here.
+    it off turns it on again. So it is on now and then even if somebody is always in here. Nothing is awaited in here: a
+    task whose loop is closed meanwhile never goes on, and would keep it off for ever.
     """
     global _is_off_for_us
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    _is_off_for_us = True
     try:
+        gc.disable()
+        _is_off_for_us = True
         yield
     finally:
         _is_off_for_us = False

@@ -11,7 +11,6 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded, StreamHead, StreamVersion
-from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.ports import EventStore
 
 E = TypeVar("E", bound=Event)
@@ -72,9 +71,8 @@ async def history(
 ) -> Sequence[Recorded[E]]:
     """Return all records that a stream is folded from, up to its version `at`."""
     whole: list[Recorded[E]] = []
-    with collector_off():
-        async for records, _ in pages(machine, store, stream, at=at, most=LARGE_PAGE):
-            whole += records
+    async for records, _ in pages(machine, store, stream, at=at, most=LARGE_PAGE):
+        whole += records
     return whole
 
 

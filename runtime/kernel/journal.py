@@ -31,7 +31,7 @@ from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead, base_of
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.clock import SegmentClock
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.environment import Environment
@@ -72,12 +72,12 @@ async def fold_stream(
     `snapshots`.
     """
     snapshots = snapshots or Snapshots(machine, store, stream)
-    with collector_off():
-        cached = await snapshots.newest(at=at, about=about)
-        state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
-        async for records, end in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
+    cached = await snapshots.newest(at=at, about=about)
+    state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
+    async for records, end in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
+        with collector_off():
             state, head = machine.evolve_all(state, records), end
-            snapshots.has_folded(len(records))
+        snapshots.has_folded(len(records))
     return state, head
 
 
@@ -163,10 +163,10 @@ class Journal(Generic[S, E]):
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
         """Return the stored state, its head, and whether another owner has opened a segment since our last read."""
         state, head, is_lost = self._committed, self._head, False
-        with collector_off():
-            async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
+        async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
+            with collector_off():
                 state, head = self._machine.evolve_all(state, records) if records else state, end_of_page
-                is_lost = is_lost or self._is_lost_by(records)
+            is_lost = is_lost or self._is_lost_by(records)
         return state, head, is_lost
 
     async def _go_on(self) -> bool:
@@ -299,8 +299,8 @@ class Journal(Generic[S, E]):
             except asyncio.CancelledError as error:
                 # The store knows by the commit id whether it was stored. A further cancellation does not stop the
                 # question.
-                asking = asyncio.ensure_future(self._append(commit))
-                cancelled = await wait_through(asking) or error
+                asking, again = await outlast(lambda: self._append(commit))
+                cancelled = again or error
                 end = asking.result()
         except ConcurrencyConflict:
             was_opening = self.is_opening

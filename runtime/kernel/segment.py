@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from steptrail.domain.errors import OwnershipLost, StoreError, stream_name
+from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, StoreError, stream_name
 from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.live import Place
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.collector import collector_seldom
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
@@ -148,9 +148,10 @@ async def drive_segment(
                     # Of a run that goes on, also what dies before its first effect counts as a crash.
                     await journal.flush()
                 return await drive(machine, journal, performer)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 await flight.give_up()
-                if journal.owns_the_session:
+                # A commit that may be stored would be met as one of others, and what happened be told a second time.
+                if journal.owns_the_session and not isinstance(error.__cause__, AppendOutcomeUnknown):
                     await _leave(machine, journal)
                 raise
             except Exception as error:
@@ -170,10 +171,7 @@ async def drive_segment(
 
 async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
     """Close the segment of a caller that was cancelled. A second cancellation does not interrupt this."""
-    await wait_through(closing := asyncio.ensure_future(_close(machine, journal)))
-    if closing.cancelled():
-        # Whoever ends a loop cancels all of its tasks, also this one, and does so once.
-        await wait_through(closing := asyncio.ensure_future(_close(machine, journal)))
+    closing, _ = await outlast(lambda: _close(machine, journal))
     if not closing.cancelled() and (error := closing.exception()) is not None:
         # The caller gets its cancellation and not this error: a later resume goes on from what is stored.
         _log.warning("session %s was not paused for its caller: %s", stream_name(journal.stream), error)

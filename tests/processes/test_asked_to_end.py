@@ -4,8 +4,13 @@ import asyncio
 import logging
 import signal
 import threading
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
 
 from steptrail.interfaces.cli.ending import endings, when_asked_to_end
+from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.main import main
 from tests.harness.worker_pool import WorkerPool
 
 
@@ -32,6 +37,36 @@ def heard() -> str:
         return "heard"
 
     return asyncio.run(at_work())
+
+
+LEAVES_A_HELPER = """
+import asyncio
+import threading
+from steptrail import AgentBuilder, ErrorPolicy, tool
+from steptrail.testing import ScriptedModel, call
+
+@tool(timeout=0.05)
+async def ask() -> None:
+    \"\"\"Ask a server that does not answer.\"\"\"
+    await asyncio.to_thread(threading.Event().wait)
+
+agent = AgentBuilder("a").with_model(ScriptedModel([call("ask")])).with_tools(ask).with_max_steps(1)
+agent = agent.with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
+"""
+
+
+def carried_out(*words: str) -> None:
+    """Carry out a command. Called in a worker."""
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        main(words)
+
+
+def test_given_a_tool_that_left_a_helper_of_the_loop_then_the_command_ends_without_it(
+    pool: WorkerPool, tmp_path: Path
+) -> None:
+    (tmp_path / "bot.py").write_text(LEAVES_A_HELPER)
+    given = (str(tmp_path / "bot.py"), "--store", f"sqlite:///{tmp_path / 'runs.db'}")
+    assert pool.start(carried_out, "run", *given, "Go.").end().code == Exit.LIMITED
 
 
 def test_given_code_that_never_gives_the_loop_back_then_the_process_ends_without_it(pool: WorkerPool) -> None:

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.agent.events import InferenceCompleted
+from steptrail.domain.errors import AppendOutcomeUnknown
+from steptrail.domain.kernel.record import Commit, StreamHead
 from steptrail.models import ModelReply, ModelRequest
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -83,3 +86,59 @@ async def test_a_run_that_is_being_paused_when_its_loop_ends_is_paused() -> None
             if begun:
                 await asyncio.wait(begun)
         assert {row.status for row in await trail.runs(limit=30)} == {"paused"}
+
+
+async def test_a_reply_that_is_being_stored_when_its_loop_ends_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question whether it was stored was cancelled too. It was stored again, and the model then saw it twice."""
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+        others, really, is_stored = asyncio.all_tasks(), trail.store.append, asyncio.Event()
+
+        async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+            end = await really(stream, expected, commit)
+            if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
+                is_stored.set()
+            await asyncio.sleep(0)
+            return end
+
+        monkeypatch.setattr(trail.store, "append", append)
+        for turns in range(8):
+            is_stored.clear()
+            running = asyncio.create_task(trail.run(agent, "Go.", session=f"s{turns}"))
+            await is_stored.wait()
+            running.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in (begun := asyncio.all_tasks() - others):
+                task.cancel()
+            if begun:
+                await asyncio.wait(begun)
+            events = [entry.event for entry in await trail.session(f"s{turns}").events()]
+            assert sum(isinstance(event, InferenceCompleted) for event in events) == 1
+
+
+async def test_a_reply_that_may_be_stored_is_not_stored_again_by_a_run_that_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+        really, is_stored, unknown = trail.store.append, asyncio.Event(), set[str]()
+
+        async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+            if commit.head.commit_id in unknown:
+                raise AppendOutcomeUnknown("the server went away")
+            end = await really(stream, expected, commit)
+            if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
+                unknown.add(commit.head.commit_id)
+                is_stored.set()
+                await asyncio.sleep(0)
+            return end
+
+        monkeypatch.setattr(trail.store, "append", append)
+        running = asyncio.create_task(trail.run(agent, "Go.", session="s"))
+        await is_stored.wait()
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        events = [entry.event for entry in await trail.session("s").events()]
+        assert sum(isinstance(event, InferenceCompleted) for event in events) == 1

@@ -56,8 +56,9 @@ class Connections(Protocol):
 
 def in_transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
     """Return `work(connection)` with all it writes stored together; an exception undoes all of it."""
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        # A handler of a signal may raise right behind this: a transaction that stays open locks all others out.
+        connection.execute("BEGIN IMMEDIATE")
         result = work(connection)
         connection.execute("COMMIT")
     except BaseException:

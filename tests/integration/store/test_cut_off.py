@@ -15,6 +15,7 @@ import pytest
 
 from steptrail.domain.errors import NotAStore, StoreFull, StoreLocked, StoreReadOnly
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.sqlite.connections import in_transaction
 from steptrail.infrastructure.store.sqlite.errors import translate
 from tests.integration.store.kit import add, contents, texts, url, use
 
@@ -101,6 +102,26 @@ async def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp
         open_store(url(path), create=False)
     await use(open_store(url(path)), add)
     assert await use(open_store(url(path), read_only=True), texts) == ["kept"]
+
+
+class Struck(sqlite3.Connection):
+    """A connection of a thread in which the handler of a signal raises as soon as a transaction has begun."""
+
+    def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+        done = super().execute(statement, *given)
+        if statement.startswith("BEGIN"):
+            raise KeyboardInterrupt
+        return done
+
+
+def test_given_a_signal_that_raises_when_a_transaction_has_begun_then_others_write(tmp_path: Path) -> None:
+    def opened(factory: type[sqlite3.Connection]) -> sqlite3.Connection:
+        return sqlite3.connect(tmp_path / "runs.db", timeout=0, isolation_level=None, factory=factory)
+
+    with closing(opened(Struck)) as struck, closing(opened(sqlite3.Connection)) as other:
+        with pytest.raises(KeyboardInterrupt):
+            in_transaction(struck, lambda _: None)
+        in_transaction(other, lambda connection: connection.execute("CREATE TABLE theirs (body)"))
 
 
 def left_with_its_log(made: Path, folder: Path) -> Path:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +16,17 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.blobs import read_record
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.views.generation import Reached
+from steptrail.infrastructure.views.projector import Projector
+from steptrail.interfaces.python.explaining import explained
+from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.collector import collector_off, collector_seldom
+from steptrail.runtime.kernel.history import history
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.views.counting import Counting
 
 
 @pytest.fixture
@@ -66,7 +73,7 @@ async def test_given_a_service_that_turned_it_off_then_it_stays_off(seen: list[b
     assert seen == [False, False]
 
 
-async def test_it_is_off_while_the_pages_of_a_stream_are_folded_and_between_them() -> None:
+async def test_it_is_off_while_the_pages_of_a_stream_are_folded() -> None:
     seen: list[bool] = []
 
     def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
@@ -84,6 +91,42 @@ async def test_it_is_off_while_the_pages_of_a_stream_are_folded_and_between_them
     assert state.version == len(records)
     assert seen == [False]
     assert gc.isenabled()
+
+
+def read_models(store: RecorderEventStore) -> Coroutine[Any, Any, object]:
+    nowhere: Any = None
+    projector = Projector(store, nowhere, Counting(), nowhere)
+    projector.reached = Reached()
+    return projector.apply()
+
+
+FOLDS: dict[str, Callable[[RecorderEventStore], Coroutine[Any, Any, object]]] = {
+    "state": lambda store: fold_stream(AGENT, store, "agent:s"),
+    "history": lambda store: history(AGENT, store, "agent:s"),
+    "explanation": lambda store: explained(store, "agent:s", now=0),
+    "read models": read_models,
+}
+
+
+@pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
+async def test_it_is_on_while_a_fold_waits_for_the_store_because_its_loop_may_never_go_on(
+    fold: Callable[[RecorderEventStore], Coroutine[Any, Any, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store("sqlite:///:memory:")
+    has_asked = asyncio.Event()
+
+    async def silent(*_: object, **__: object) -> None:
+        has_asked.set()
+        await asyncio.Event().wait()
+
+    for question in ("read", "snapshot", "last_position"):
+        monkeypatch.setattr(store, question, silent)
+    folding = asyncio.create_task(fold(store))
+    await has_asked.wait()
+    is_on = gc.isenabled()
+    await cancel_and_wait(folding)
+    await store.close()
+    assert is_on
 
 
 def thresholds_of_runs(count: int) -> list[int]:
