@@ -40,7 +40,7 @@ from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.resources import PATIENCE, NeverOpened, OpenResources
 from steptrail.runtime.agent.tool_calls import ToolCalls
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.log_context import LogPlace, log_place
+from steptrail.runtime.kernel.log_context import LogPlace, log_place, logged_at
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import Cut
 from steptrail.runtime.kernel.segment import Segment
@@ -79,16 +79,15 @@ class Runner:
         """
         state = self._journal.peek()
         run_log.began(state)
-        place = log_place.set(LogPlace(state.agent_id))
-        try:
-            yield
-        finally:
+        with logged_at(LogPlace(state.agent_id)):
             try:
-                if self._resources is not None:
-                    await self._resources.close()
+                yield
             finally:
-                log_place.reset(place)
-                self._segment.forget()
+                try:
+                    if self._resources is not None:
+                        await self._resources.close()
+                finally:
+                    self._segment.forget()
         run_log.ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:

@@ -23,7 +23,7 @@ from steptrail.runtime.flow.failure_class import failure_class, faulty, never_ra
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow
-from steptrail.runtime.kernel.log_context import LogPlace, log_place
+from steptrail.runtime.kernel.log_context import LogPlace, logged_at
 
 
 def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow | None, means: FlowMeans, now: int) -> FlowEvent:
@@ -32,11 +32,8 @@ def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow | None, means:
     A person's answer needs no code, and so no workflow.
     """
     run, graph = state.at_work()
-    place = log_place.set(LogPlace(state.flow_id, run.id, node=key[0], visit=key[1]))
-    try:
+    with logged_at(LogPlace(state.flow_id, run.id, node=key[0], visit=key[1])):
         return _evaluated(state.flow_id, run, graph, run.tasks[key], flow, means, now)
-    finally:
-        log_place.reset(place)
 
 
 def _evaluated(

@@ -37,7 +37,7 @@ from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.run_log import began, ended, tried_again
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.log_context import LogPlace, log_place
+from steptrail.runtime.kernel.log_context import LogPlace, logged_at
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.segment import Segment
 
@@ -62,16 +62,15 @@ class FlowRunner:
         """Log the beginning and the end of the work, and give the log lines between them the place in the run."""
         state = self._journal.peek()
         began(state)
-        place = log_place.set(LogPlace(state.flow_id, state.execution_id))
-        try:
-            yield
-        finally:
+        with logged_at(LogPlace(state.flow_id, state.execution_id)):
             try:
-                if self._resources is not None:
-                    await self._resources.close()
+                yield
             finally:
-                log_place.reset(place)
-                self._segment.forget()
+                try:
+                    if self._resources is not None:
+                        await self._resources.close()
+                finally:
+                    self._segment.forget()
         ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: effects.FlowEffect, /) -> bool:

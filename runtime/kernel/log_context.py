@@ -1,7 +1,8 @@
 """Adds the session, execution, step and call to the records of the `logging` module, for the user's own handlers."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
@@ -46,6 +47,18 @@ class LogContext(logging.Filter):
             if name not in record.__dict__:
                 record.__dict__[name] = value or None
         return True
+
+
+@contextmanager
+def logged_at(place: LogPlace) -> Generator[None]:
+    """Set the log place for the time inside."""
+    before = log_place.get()
+    log_place.set(place)
+    try:
+        yield
+    finally:
+        # And not by a token: a signal may come between two lines, and the loop then ends this in another context.
+        log_place.set(before)
 
 
 async def within(place: LogPlace, work: Callable[[], Awaitable[T]]) -> T:

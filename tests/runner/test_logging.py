@@ -1,6 +1,7 @@
 """What the library says through `logging`, and where its records, and those of the user's tools, come from."""
 
 import asyncio
+import contextvars
 import logging
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from steptrail.hooks import CallableHook
 from steptrail.interfaces.python.modules import load_module
 from steptrail.lifecycle import AgentExecutionStarted
 from steptrail.output import OutputContext, OutputRejected
+from steptrail.runtime.kernel.log_context import LogPlace, log_place, logged_at
 from steptrail.telemetry import Telemetry
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import SubagentTool
@@ -315,3 +317,10 @@ def test_it_is_silent_until_logging_is_set_up() -> None:
     ended = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
     assert ended.stdout == "failed\n[<NullHandler (NOTSET)>]\n"
+
+
+def test_a_place_that_a_loop_ends_in_another_context_ends_without_an_error() -> None:
+    place = logged_at(LogPlace("order-7"))
+    contextvars.copy_context().run(place.__enter__)
+    contextvars.copy_context().run(place.__exit__, None, None, None)
+    assert log_place.get().session == ""
