@@ -75,7 +75,7 @@ class Masking:
 
     def text(self, text: str) -> str:
         """Return what is shown of content that is text."""
-        return self._text("", text) if self.shows_values else str(_shape(text))
+        return str(self.value(text))
 
     def event(self, event: Event) -> JsonValue:
         """Return the fields of an event as they are shown."""
@@ -87,8 +87,8 @@ class Masking:
         return whole
 
     def masked(self, event: Event) -> Event:
-        """Return the event with all texts and JSON in it as they are shown, for those who put it into words."""
-        return cast("Event", self._struct("", event))
+        """Return the event with all texts and JSON in it as `value` shows them, for those who put it into words."""
+        return cast("Event", _as_shown(event, self.value(full_form(event))))
 
     def _value(self, key: str, value: JsonValue) -> JsonValue:
         if key.casefold() in self._names:
@@ -104,10 +104,6 @@ class Masking:
                 shown = value
         return shown if self.mask is None else self.mask(key, shown)
 
-    def _text(self, key: str, text: str) -> str:
-        shown = HIDDEN if key in self._names else self._plain(text)
-        return shown if self.mask is None else str(self.mask(key, shown))
-
     def _plain(self, text: str) -> str:
         """Return a text without secrets; one that is JSON is looked into, if it is not too long or too deep."""
         cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
@@ -119,33 +115,29 @@ class Masking:
                     return json.dumps(shown, ensure_ascii=False)
         return without_secrets(cut, self._names)
 
-    def _struct(self, name: str, value: Any, *, is_hidden: bool = False) -> Any:
-        match value:
-            case str() if type(value) is str:
-                return HIDDEN if is_hidden else self._text(name, value)
-            case Struct():
-                is_hidden = is_hidden or self._hides(name, value)
-                fields = {field: getattr(value, field) for field in value.__struct_fields__}
-                shown = {field: self._struct(field, was, is_hidden=is_hidden) for field, was in fields.items()}
-                changed = {field: now for field, now in shown.items() if now is not fields[field]}
-                masked = copy(value) if changed else value
-                for field, now in changed.items():
-                    structs.force_setattr(masked, field, now)  # unchecked: what is shown may be no value of the field
-                return masked
-            case tuple():
-                items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
-                is_hidden = is_hidden or self._hides(name, items)
-                return tuple(self._struct(name, item, is_hidden=is_hidden) for item in items)
-            case dict() | list():
-                return HIDDEN if is_hidden else self._value(name, without_secret_values(cast("JsonValue", value)))
-            case _:
-                return value
 
-    def _hides(self, name: str, value: object) -> bool:
-        """Tell whether a part of an event is hidden as a whole."""
-        if self.mask is None:
-            return name in self._names
-        return not isinstance(self._value(name, without_secret_values(full_form(value))), dict | list)
+def _as_shown(value: Any, shown: JsonValue, *, is_content: bool = False) -> Any:
+    """Return a value of an event with what is shown of it; all texts of a part that is not shown as one are hidden."""
+    match value:
+        case Struct():
+            parts = shown if isinstance(shown, dict) else {}
+            masked, content = copy(value), getattr(value, "CONTENT", ())
+            for name in value.__struct_fields__:
+                part = _as_shown(getattr(value, name), parts.get(name, HIDDEN), is_content=name in content)
+                structs.force_setattr(masked, name, part)  # unchecked: what is shown may be no value of the field
+            return masked
+        case tuple():
+            items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
+            parts_shown = shown if isinstance(shown, list) and len(shown) == len(items) else [HIDDEN] * len(items)
+            return tuple(map(_as_shown, items, parts_shown))
+        case str() if type(value) is str:
+            return str(shown)
+        case dict() | list():
+            return shown
+        case bool() | int() | float() if is_content:  # JSON that is no object
+            return shown
+        case _:
+            return value
 
 
 def shortened(value: JsonValue, most: int) -> JsonValue:

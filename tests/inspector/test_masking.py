@@ -9,8 +9,12 @@ from httpx import ASGITransport, AsyncClient
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
+from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionFailed
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event
 from steptrail.inspector import Access, inspector
+from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.messages import Message
 from steptrail.projections.masking import HIDDEN, Masking
 from steptrail.testing import ScriptedModel, call
@@ -250,6 +254,38 @@ async def test_what_is_hidden_of_events_is_hidden_in_lines_and_states_and_differ
         async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
             pages = {place: (await client.get(place)).text for place in (*places, "/runs/s")}
     assert [place for place, page in pages.items() if hidden in page] == []
+
+
+BLOCKED = ErrorInfo(type=ErrorType.TOOL, error_class="shop:Blocked", message="4711 is blocked")
+
+
+def hide_what_is_said_of_cards(key: str, value: JsonValue) -> JsonValue:
+    if isinstance(value, dict) and value.get("error_class") == "shop:Blocked":
+        return {**value, "message": HIDDEN}
+    return value
+
+
+def hide_results(key: str, value: JsonValue) -> JsonValue:
+    return HIDDEN if key == "result" else value
+
+
+@pytest.mark.parametrize(
+    ("settings", "event"),
+    [
+        ({"keys": ["result"]}, ToolExecutionCompleted(position=0, result=4711, duration_seconds=1.0)),
+        ({"mask": hide_results}, ToolExecutionCompleted(position=0, result=4711, duration_seconds=1.0)),
+        (
+            {"mask": hide_what_is_said_of_cards},
+            ToolExecutionFailed(position=0, error=BLOCKED, duration_seconds=1.0),
+        ),
+    ],
+    ids=["a number", "a number by a function", "a text of a part that a function knows by its object"],
+)
+def test_the_line_about_an_event_shows_no_more_of_it_than_its_page(settings: dict[str, Any], event: Event) -> None:
+    masking = Masking(**settings)
+    assert "4711" not in str(masking.event(event))
+    line = summary_of("agent:s", masking.masked(event))
+    assert ("4711" in line, HIDDEN in line) == (False, True)
 
 
 async def test_with_shape_a_change_shows_no_credential_that_is_a_key() -> None:
