@@ -56,8 +56,8 @@ class ArchiveFile:
     digest: bytes
 
     @classmethod
-    def of(cls, source: Path) -> "ArchiveFile":
-        """Read a header."""
+    def proved(cls, source: Path) -> "ArchiveFile":
+        """Read a file to its end and prove it. Its events, which may not have room in memory, are not kept."""
         about, _ = lines_of(source, if_empty=_EMPTY)
         _check(source, about)
         try:
@@ -65,14 +65,9 @@ class ArchiveFile:
             # What can be no session could be stored, and neither be shown nor be erased.
             if stream_named(stream_name(stream)) != stream:
                 raise ValueError(f"{shown(stream)} is no session or run")
-            return cls(source, stream, int(about["events"]), bytes.fromhex(about["digest"]))
+            file = cls(source, stream, int(about["events"]), bytes.fromhex(about["digest"]))
         except (ConfigurationError, KeyError, TypeError, ValueError) as error:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
-
-    @classmethod
-    def proved(cls, source: Path) -> "ArchiveFile":
-        """Read a file to its end and prove it. Its events, which may not have room in memory, are not kept."""
-        file = cls.of(source)
         for _ in file.commits():
             pass
         return file

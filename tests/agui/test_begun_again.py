@@ -57,6 +57,34 @@ def test_an_endpoint_works_in_a_loop_after_that_in_which_it_has_begun() -> None:
         asyncio.run(trail.close())
 
 
+async def _said_at_once(app: AguiApp, *threads: str) -> list[str]:
+    return await asyncio.gather(*(_said_to(app, thread) for thread in threads))
+
+
+def test_an_endpoint_works_in_a_second_loop_where_two_come_at_once_in_each() -> None:
+    trail = Steptrail.open("sqlite:///:memory:")
+    app = agui_app(trail, agent_of(["Hello."]).build(), authorize=ana)
+    try:
+        for threads in (("t1", "t2"), ("t3", "t4")):
+            assert asyncio.run(_said_at_once(app, *threads)) == ["Hello.", "Hello."]
+    finally:
+        asyncio.run(app.aclose())
+        asyncio.run(trail.close())
+
+
+async def test_an_endpoint_works_wherever_the_request_is_cut_off_with_which_it_begins() -> None:
+    async with trail_of() as trail:
+        for turns in range(12):
+            app = agui_app(trail, agent_of(["Hello."]).build(), authorize=ana, grace=1.0)
+            first = asyncio.create_task(app.__aenter__())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait([first])
+            assert await _said_to(app, f"t{turns}") == "Hello."
+            await app.aclose()
+
+
 async def test_an_endpoint_that_was_closed_works_when_it_is_begun_again() -> None:
     async with trail_of() as trail:
         app = agui_app(trail, agent_of(["Hello."]).build(), authorize=ana, grace=1.0)

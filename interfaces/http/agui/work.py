@@ -18,6 +18,7 @@ from steptrail.interfaces.http.sse import End
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.following import Following
+from steptrail.runtime.kernel.worker import Worker
 
 
 class EndpointWork:
@@ -37,8 +38,7 @@ class EndpointWork:
     async def open(self) -> None:
         """Begin, also again after `close`, as an application does that each test starts. Raises what `begin` raises."""
         if self.is_closing:
-            self._worker = self._worker and self._make()
-            self._loop, self.is_closing = None, False
+            self._renew()
         await self.begin()
 
     async def begin(self) -> None:
@@ -46,13 +46,21 @@ class EndpointWork:
 
         A worker whose loop has ended, as after each request of a test client, has ended with it: another one begins.
         """
+        if self._loop is not None and self._loop.is_closed():
+            self._renew()
         async with self._beginning:
-            if self._loop is not None and self._loop.is_closed():
-                self._worker, self._loop = self._make(), None
             if self._worker is not None and not (self._loop or self.is_closing):
                 # It works for all, so not in the context of the request that came first, which may say who asks.
-                await asyncio.create_task(self._worker.__aenter__(), context=self._context.copy())
-                self._loop = asyncio.get_running_loop()
+                await asyncio.create_task(self._enter(self._worker), context=self._context.copy())
+
+    def _renew(self) -> None:
+        # A lock for which somebody has waited belongs to the loop of that time.
+        self._worker, self._loop, self.is_closing = self._worker and self._make(), None, False
+        self._beginning = asyncio.Lock()
+
+    async def _enter(self, worker: Worker) -> None:
+        await worker.__aenter__()
+        self._loop = asyncio.get_running_loop()  # here, since a request that is cut off now sees nothing of it
 
     async def close(self) -> None:
         """End the streams, and leave what runs to other workers. Safe to call twice."""
