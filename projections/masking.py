@@ -86,10 +86,6 @@ class Masking:
             whole = _shaped(whole, path.split("."))
         return whole
 
-    def masked(self, event: Event) -> Event:
-        """Return the event with all texts and JSON in it as `value` shows them, for those who put it into words."""
-        return cast("Event", _as_shown(event, self.value(full_form(event))))
-
     def _value(self, key: str, value: JsonValue) -> JsonValue:
         if key.casefold() in self._names:
             return HIDDEN
@@ -116,20 +112,23 @@ class Masking:
         return without_secrets(cut, self._names)
 
 
-def _as_shown(value: Any, shown: JsonValue, *, is_content: bool = False) -> Any:
-    """Return a value of an event with what is shown of it; all texts of a part that is not shown as one are hidden."""
+def as_shown(value: Any, shown: JsonValue, *, is_content: bool = False) -> Any:
+    """Return an event, or a value in it, with the texts and the JSON that are shown of it, to be put into words.
+
+    `shown` is the answer of `Masking.event`. All texts of a part are hidden that is not shown as such a part.
+    """
     match value:
         case Struct():
             parts = shown if isinstance(shown, dict) else {}
             masked, content = copy(value), getattr(value, "CONTENT", ())
             for name in value.__struct_fields__:
-                part = _as_shown(getattr(value, name), parts.get(name, HIDDEN), is_content=name in content)
+                part = as_shown(getattr(value, name), parts.get(name, HIDDEN), is_content=name in content)
                 structs.force_setattr(masked, name, part)  # unchecked: what is shown may be no value of the field
             return masked
         case tuple():
             items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
             parts_shown = shown if isinstance(shown, list) and len(shown) == len(items) else [HIDDEN] * len(items)
-            return tuple(map(_as_shown, items, parts_shown))
+            return tuple(map(as_shown, items, parts_shown))
         case str() if type(value) is str:
             return str(shown)
         case dict() | list():

@@ -16,7 +16,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.messages import Message
-from steptrail.projections.masking import HIDDEN, Masking
+from steptrail.projections.masking import HIDDEN, Masking, as_shown
 from steptrail.testing import ScriptedModel, call
 from steptrail.workflow import Workflow
 from tests.inspector.conftest import Opened
@@ -283,8 +283,9 @@ def hide_results(key: str, value: JsonValue) -> JsonValue:
 )
 def test_the_line_about_an_event_shows_no_more_of_it_than_its_page(settings: dict[str, Any], event: Event) -> None:
     masking = Masking(**settings)
-    assert "4711" not in str(masking.event(event))
-    line = summary_of("agent:s", masking.masked(event))
+    shown = masking.event(event)
+    assert "4711" not in str(shown)
+    line = summary_of("agent:s", as_shown(event, shown))
     assert ("4711" in line, HIDDEN in line) == (False, True)
 
 

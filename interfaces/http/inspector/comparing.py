@@ -20,7 +20,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
-from steptrail.projections.masking import Masking
+from steptrail.projections.masking import Masking, as_shown
 from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -136,7 +136,7 @@ async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[A
 def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[int, str, str] | None:
     if record is None:
         return None
-    said = summary_of(side.stream, masking.masked(record.event)) if masking.shows_values else ""
+    said = summary_of(side.stream, as_shown(record.event, masking.event(record.event))) if masking.shows_values else ""
     return record.version, record.event.TYPE.removesuffix(".v1"), said
 
 

@@ -12,7 +12,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.words import duration
-from steptrail.projections.masking import Masking
+from steptrail.projections.masking import Masking, as_shown
 from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -70,15 +70,16 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
 
 def _lines(stream: str, records: Sequence[Recorded[Any]], masking: Masking, chosen: int | None) -> Iterator[Line]:
     for before, record in zip((None, *records), records, strict=False):
+        shown = masking.event(record.event)
         yield Line(
             version=record.version,
             at=record.at,
             since="" if before is None else f"+{duration((record.at - before.at) / 1e6)}",
             type=record.event.TYPE,
-            said=summary_of(stream, masking.masked(record.event)) if masking.shows_values else "",
+            said=summary_of(stream, as_shown(record.event, shown)) if masking.shows_values else "",
             tone=_tone(record.event),
             actor=record.head.actor if record.head is not None else None,
-            whole=abridged(masking.event(record.event)) if record.version == chosen else None,
+            whole=abridged(shown) if record.version == chosen else None,
         )
 
 

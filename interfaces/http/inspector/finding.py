@@ -13,7 +13,7 @@ from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.http.inspector.bodies import escaped
 from steptrail.interfaces.http.inspector.events import sound_events
-from steptrail.projections.masking import Masking
+from steptrail.projections.masking import Masking, as_shown
 from steptrail.runtime.kernel.ports import EventStore
 
 LONGEST_WANTED: Final = 200
@@ -130,12 +130,13 @@ def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Patte
 
 def _texts(stream: str, record: Recorded[Any], masking: Masking) -> Iterator[tuple[str, str]]:
     """Yield what an event shows, each text with its place."""
-    yield from _leaves(masking.event(record.event), "")
+    shown = masking.event(record.event)
+    yield from _leaves(shown, "")
     yield "", record.event.TYPE
     if record.head is not None and record.head.actor:
         yield "by", record.head.actor
     if masking.shows_values:
-        yield "", summary_of(stream, masking.masked(record.event))
+        yield "", summary_of(stream, as_shown(record.event, shown))
 
 
 def _leaves(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
