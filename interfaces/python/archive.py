@@ -58,7 +58,7 @@ class ArchiveFile:
     @classmethod
     def proved(cls, source: Path) -> "ArchiveFile":
         """Read a file to its end and prove it. Its events, which may not have room in memory, are not kept."""
-        about, _ = lines_of(source, if_empty=_EMPTY)
+        about, lines = lines_of(source, if_empty=_EMPTY)
         _check(source, about)
         try:
             stream = str(about["stream"])
@@ -68,14 +68,16 @@ class ArchiveFile:
             file = cls(source, stream, int(about["events"]), bytes.fromhex(about["digest"]))
         except (ConfigurationError, KeyError, TypeError, ValueError) as error:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
-        for _ in file.commits():
+        for _ in file.commits(lines):
             pass
         return file
 
-    def commits(self) -> Iterator[Commit]:
-        """Yield the commits. Raises `NotARecording` in the end, where they are not what the header says."""
+    def commits(self, lines: Iterator[bytes]) -> Iterator[Commit]:
+        """Yield the commits in the lines behind the header.
+
+        Raises `NotARecording` in the end, where they are not what the header says.
+        """
         end = EMPTY_STREAM
-        _, lines = lines_of(self.source, if_empty=_EMPTY)
         records = (record_of(self.source, number, self.stream, line) for number, line in enumerate(lines, start=2))
         for _, of_commit in groupby(records, key=lambda record: record.head):
             commit, end = _chained(self.stream, end, list(of_commit))
@@ -125,7 +127,8 @@ async def _restore(store: RecorderEventStore, file: ArchiveFile) -> str | None:
             f"session {name} was erased from this store by {erasure.by}, and ids are not used again: "
             "take it out of the archive into another store"
         )
-    commits = tuple(file.commits())
+    _, lines = lines_of(file.source, if_empty=_EMPTY)
+    commits = tuple(file.commits(lines))
     try:
         # At once: half of a session looks like one whose process died, and would be gone on with.
         await store.append_all(file.stream, commits)

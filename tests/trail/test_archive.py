@@ -255,6 +255,19 @@ async def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
         ArchiveFile.proved(tmp_path / "nowhere")
 
 
+async def test_a_file_is_proved_that_can_be_read_once_such_as_one_that_is_unpacked_meanwhile(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
+        await trail.run(agent_of(["Done."]).build(), "hi", session="s1")
+        events = await trail.store.version("agent:s1")
+        file = (await archive_of(trail, clock, tmp_path))["agent:s1"]
+    reader, writer = os.pipe()
+    os.write(writer, file.read_bytes())
+    os.close(writer)
+    assert ArchiveFile.proved(Path(f"/dev/fd/{reader}")).events == events
+    os.close(reader)
+
+
 async def test_nothing_is_erased_where_the_archive_cannot_be_written(tmp_path: Path) -> None:
     clock, folder = ManualClock(), tmp_path / "taken"
     folder.write_text("a file")
