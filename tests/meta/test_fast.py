@@ -87,7 +87,7 @@ def test_a_slow_test_is_left_out_and_counted(suite: pytest.Pytester) -> None:
     suite.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_what_takes_long_comes_first_a_file_at_a_time_and_a_browser_before_all(suite: pytest.Pytester) -> None:
+def test_what_takes_long_comes_first_a_file_at_a_time_and_first_what_takes_longest(suite: pytest.Pytester) -> None:
     for folder in ("processes", "web"):
         suite.path.joinpath(folder).mkdir()
         suite.path.joinpath(folder, f"test_{folder}.py").write_text(PASSES, encoding="utf-8")
@@ -95,8 +95,8 @@ def test_what_takes_long_comes_first_a_file_at_a_time_and_a_browser_before_all(s
     suite.makepyfile(test_a=PASSES, test_slow=slow, test_property=PROPERTY)
     names = [line.split(" ")[0].rpartition("/")[2] for line in suite.runpytest_inprocess("-v").outlines if "::" in line]
     assert names == [
-        "test_web.py::test_passes",
         "test_processes.py::test_passes",
+        "test_web.py::test_passes",
         "test_property.py::test_property",
         "test_slow.py::test_before_it",
         "test_slow.py::test_slow",
