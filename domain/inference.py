@@ -43,7 +43,8 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
-_NOT_WHOLE = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.PAUSED, FinishReason.ERROR})
+CUT = frozenset({FinishReason.LENGTH, FinishReason.PAUSED, FinishReason.ERROR})
+"""Finish reasons of a reply that ended before the model had said all of it."""
 NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
 """Finish reasons that do not say whether the model has finished. Text that comes with them counts as an answer."""
 
@@ -70,7 +71,7 @@ class ModelReply(Value, frozen=True, kw_only=True):
     @property
     def is_whole(self) -> bool:
         """Whether the reply came to its end: it was neither cut, nor withheld, nor paused, nor broken off."""
-        return self.finish_reason not in _NOT_WHOLE
+        return self.finish_reason not in CUT and self.finish_reason is not FinishReason.CONTENT_FILTER
 
     @property
     def is_answer(self) -> bool:

@@ -61,6 +61,11 @@ class StepFold(Struct):
     output: StepOutput | None = None
     is_told_in_a_message: bool = False
 
+    @property
+    def runs_no_calls(self) -> bool:
+        """Whether its reply is not whole, so that none of its calls may begin. A call that has begun goes on."""
+        return self.reply is not None and not self.reply.is_whole and not any(call.attempt for call in self.calls)
+
 
 class ExecutionFold(ExecutionBase, kw_only=True):
     """The open execution, or the last one. The clock `wall` shows its wall time since the start or the last resume.

@@ -8,7 +8,7 @@ from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.step import AgentStep, ToolExecution, asks_for_tools, cut_reply_error
 from steptrail.domain.failures import StepError
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.inference import CUT, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.messages import Message, MessageRole
@@ -206,7 +206,6 @@ def errors_of(step: StepFold) -> tuple[StepError, ...]:
     errors = [StepError(error=call.error, tool_name=call.name) for call in step.calls if call.error is not None]
     if step.inference_error is not None:
         errors.append(StepError(error=step.inference_error))
-    is_cut = step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH
-    if is_cut and asks_for_tools(step.calls):
-        errors.append(StepError(error=cut_reply_error()))
+    if step.runs_no_calls and step.reply is not None and step.reply.finish_reason in CUT and asks_for_tools(step.calls):
+        errors.append(StepError(error=cut_reply_error(step.reply.finish_reason)))
     return tuple(errors)

@@ -37,7 +37,7 @@ _UNSETTLED = _TO_COME | {CallPhase.RUNNING, CallPhase.IN_DOUBT}
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
     """Return the next effect for the tool calls of the step; None when all calls have ended."""
-    if step.reply is not None and not step.reply.is_whole:
+    if step.runs_no_calls:
         return _cancel_pending(step, "the reply was cut in the middle")
     stopping, phases = execution.stop_request, {call.phase for call in step.calls}
     if (step.forbidden_by is not None or CallPhase.FORBIDDEN in phases) and (forbidden := _forbidden(step)) is not None:

@@ -264,10 +264,12 @@ def asks_for_tools(calls: Iterable[ToolExecution]) -> bool:
     return not all(map(_is_answer, calls))
 
 
-def cut_reply_error() -> ErrorInfo:
-    """Return the error of a reply with tool calls that was cut by its length. None of its calls may run."""
+def cut_reply_error(reason: FinishReason) -> ErrorInfo:
+    """Return the error of a reply with tool calls that was cut for this reason. None of its calls may run."""
+    is_too_long = reason is FinishReason.LENGTH
+    how = "cut at its token limit" if is_too_long else "broken off by the provider"
     return ErrorInfo(
-        type=ErrorType.VALIDATION,
+        type=ErrorType.VALIDATION if is_too_long else ErrorType.MODEL,
         error_class="steptrail:ReplyCut",
-        message="the reply was cut at its token limit while it asked for tools, so none of them was run",
+        message=f"the reply was {how} while it asked for tools, so none of them was run",
     )

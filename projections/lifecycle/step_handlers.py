@@ -41,7 +41,10 @@ def _inference_completed(moment: Moment, event: stored.InferenceCompleted) -> Li
     )
     if reply.finish_reason is FinishReason.LENGTH and reply.tool_calls:
         yield steps.ValidationFailed(
-            **moment.head(), step=moment.step, validation_type="reply", errors=(cut_reply_error().message,)
+            **moment.head(),
+            step=moment.step,
+            validation_type="reply",
+            errors=(cut_reply_error(reply.finish_reason).message,),
         )
 
 

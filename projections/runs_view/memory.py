@@ -67,7 +67,8 @@ class CallMemory:
 class StepMemory:
     """The open step of an agent, with its row.
 
-    `used` is the bill of its model call, None without a reply; `error` says how that call failed.
+    `used` is the bill of its model call, None without a reply; `error` says how that call failed, or that its
+    reply was cut while it asked for tools.
     """
 
     number: int
@@ -75,7 +76,6 @@ class StepMemory:
     takes_answers_in_calls: bool = False
     inference: InferenceMemory | None = None
     used: Spending | None = None
-    is_cut: bool = False
     error: ErrorKind | None = None
     calls: list[CallMemory] = field(default_factory=list[CallMemory])
 

@@ -2,7 +2,7 @@
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.step import cut_reply_error
-from steptrail.domain.inference import FinishReason
+from steptrail.domain.inference import CUT
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.output import OutputMode
 from steptrail.domain.shared.stopwatch import Stopwatch
@@ -79,7 +79,7 @@ def _inference_completed(run: RunMemory, event: stored.InferenceCompleted, momen
     reply, asked_for = event.reply, step.inference.model if step.inference is not None else ""
     used = Spending(reply.usage, (ModelUsage.of_reply(asked_for, reply.response_model, reply.usage),))
     run.own.add(used.usage, used.models)
-    step.used, step.is_cut = used, reply.finish_reason is FinishReason.LENGTH
+    step.used = used
     of_tokens = tokens(reply.usage)
     said: Row = {
         "status": "completed",
@@ -93,6 +93,9 @@ def _inference_completed(run: RunMemory, event: stored.InferenceCompleted, momen
     _end_inference(run, said, moment)
     ask_for(run, step, [call.name for call in reply.tool_calls], moment)
     step.row.update(of_tokens, tool_calls=len(step.calls))
+    if reply.finish_reason in CUT and any(not call.row["is_answer"] for call in step.calls):
+        step.error = kind_of(cut_reply_error(reply.finish_reason))
+        step.error.put(moment.changes)
     moment.changes.put(STEPS, step.row)
 
 
@@ -118,9 +121,6 @@ def _step_completed(run: RunMemory, event: stored.StepCompleted, moment: RunMome
     errors = [call.error for call in step.calls if call.error is not None]
     if step.error is not None:
         errors.append(step.error)
-    if step.is_cut and any(not call.row["is_answer"] for call in step.calls):
-        errors.append(kind_of(cut_reply_error()))
-        errors[-1].put(moment.changes)
     is_given_up, active = step.used is None and not errors, micros(event.duration_seconds)
     run.steps += 1
     run.active = Stopwatch(run.active.counted_us + active)

@@ -134,6 +134,18 @@ async def test_a_reply_cut_in_the_middle_of_its_calls_runs_none_of_them() -> Non
     assert again.shown == ["This call was not run: the reply was cut in the middle."] * 2
 
 
+@pytest.mark.parametrize("finish_reason", [FinishReason.ERROR, FinishReason.PAUSED])
+async def test_a_reply_broken_off_in_its_calls_is_judged_by_the_error_policy(finish_reason: FinishReason) -> None:
+    broken = structs.replace(WORK, finish_reason=finish_reason)
+    stopped = await run(agent_of([broken] * 3).build())
+    assert (stopped.ending, stopped.result.state.step_count) == (("failed", "error"), 1)
+    assert str(stopped.result.error).endswith(
+        "broken off by the provider while it asked for tools, so none of them was run"
+    )
+    again = await run(agent_of([broken, WORK, "done"]).with_error_policy(ErrorPolicy.retry_all(2)).build())
+    assert (again.ending, again.types.count("tool.execution.started")) == (("completed", "completed"), 1)
+
+
 @pytest.mark.parametrize(
     ("seconds", "steps", "ending"),
     [

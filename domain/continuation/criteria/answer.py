@@ -7,13 +7,11 @@ from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import Limit, More
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
-from steptrail.domain.inference import NO_END, FinishReason
+from steptrail.domain.inference import CUT, NO_END, FinishReason
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
-
-_CUT = frozenset({FinishReason.LENGTH, FinishReason.PAUSED, FinishReason.ERROR})
 
 
 @final
@@ -101,7 +99,7 @@ class AnswerComplete(Guard):
         finish = None if step is None else step.finish_reason
         calls = step is not None and step.has_tool_calls
         context: dict[str, JsonValue] = {"finishReason": finish and str(finish), "hasToolCalls": calls}
-        broken = finish is FinishReason.CONTENT_FILTER or (finish in _CUT and not calls)
+        broken = finish is FinishReason.CONTENT_FILTER or (finish in CUT and not calls)
         if step is not None and step.has_errors:
             broken = False
             context["stepFailed"] = True

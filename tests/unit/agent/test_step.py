@@ -132,13 +132,31 @@ def test_an_answer_cut_by_its_length_is_no_failure_of_the_step() -> None:
     scenario.next().is_(Record((ended(seconds=3.0),)))
 
 
-@pytest.mark.parametrize("finish_reason", [FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.PAUSED])
-def test_a_reply_that_is_not_whole_dispatches_none_of_its_calls_and_the_criteria_judge_it(
-    finish_reason: FinishReason,
+@pytest.mark.parametrize(
+    ("finish_reason", "errors"),
+    [
+        (FinishReason.CONTENT_FILTER, []),
+        (FinishReason.ERROR, [ErrorType.MODEL]),
+        (FinishReason.PAUSED, [ErrorType.MODEL]),
+    ],
+)
+def test_a_reply_that_is_not_whole_dispatches_none_of_its_calls_and_fails_the_step_unless_it_was_withheld(
+    finish_reason: FinishReason, errors: list[ErrorType]
 ) -> None:
     broken = given(*opened(), *step(), asked(), wants("look", finish_reason=finish_reason))
-    cancelled = ToolCallCancelled(position=0, reason=CUT)
-    broken.next().is_(Record((cancelled,))).and_(cancelled).next().is_(Record((ended(seconds=4.0),)))
+    cancelled, end = ToolCallCancelled(position=0, reason=CUT), ended(seconds=4.0, errors=len(errors))
+    state = broken.next().is_(Record((cancelled,))).and_(cancelled).next().is_(Record((end,))).and_(end).state
+    assert state.current_step is not None
+    assert [failure.error.type for failure in state.current_step.errors] == errors
+
+
+@pytest.mark.parametrize("finish_reason", [FinishReason.CONTENT_FILTER, FinishReason.ERROR])
+def test_a_call_of_such_a_reply_that_an_older_version_began_goes_on(finish_reason: FinishReason) -> None:
+    begun = given(*opened(), *step(), asked(), wants("look", "look", finish_reason=finish_reason), running(0))
+    begun.next().is_(RunCalls(running=(0,)))
+    state = begun.and_(returned(0), running(1), returned(1), ended()).state
+    assert state.current_step is not None
+    assert not state.current_step.has_errors
 
 
 @pytest.mark.parametrize("reason", ["stop", "deadline"])
