@@ -266,10 +266,9 @@ def asks_for_tools(calls: Iterable[ToolExecution]) -> bool:
 
 def cut_reply_error(reason: FinishReason) -> ErrorInfo:
     """Return the error of a reply with tool calls that was cut for this reason. None of its calls may run."""
-    is_too_long = reason is FinishReason.LENGTH
-    how = "cut at its token limit" if is_too_long else "broken off by the provider"
+    how = "cut at its token limit" if reason is FinishReason.LENGTH else "broken off by the provider"
     return ErrorInfo(
-        type=ErrorType.VALIDATION if is_too_long else ErrorType.MODEL,
+        type=ErrorType.VALIDATION if reason is FinishReason.LENGTH else ErrorType.MODEL,
         error_class="steptrail:ReplyCut",
         message=f"the reply was {how} while it asked for tools, so none of them was run",
     )

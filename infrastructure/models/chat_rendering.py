@@ -73,12 +73,9 @@ def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> It
 
 def render_tool(spec: ToolSpec, *, is_strict: bool = False) -> JsonValue:
     """Return a tool as a function; one without parameters takes an empty object."""
-    function: dict[str, JsonValue] = {"name": spec.name}
-    if spec.description:
-        function["description"] = spec.description
-    function["parameters"] = tool_schema(spec)
-    if is_strict:
-        function["strict"] = True
+    described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
+    strict: dict[str, JsonValue] = {"strict": True} if is_strict else {}
+    function: JsonValue = {"name": spec.name, **described, "parameters": tool_schema(spec), **strict}
     return {"type": "function", "function": function}
 
 

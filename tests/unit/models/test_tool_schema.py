@@ -40,6 +40,13 @@ def test_rules_that_join_schemas_are_told_and_their_properties_are_taken_in(rule
     }
 
 
+def test_a_property_that_branches_have_in_several_forms_may_have_each_of_them() -> None:
+    makes: dict[str, JsonValue] = {"properties": {"do": {"const": "make"}, "name": TEXT}}
+    drops: dict[str, JsonValue] = {"properties": {"do": {"const": "drop"}, "name": TEXT}}
+    given = of({"type": "object", "oneOf": [makes, drops]})
+    assert given["properties"] == {"do": {"anyOf": [{"const": "make"}, {"const": "drop"}]}, "name": TEXT}
+
+
 REFUSALS: dict[Callable[..., dict[str, JsonValue]], Callable[[Mapping[str, JsonValue]], str | None]] = {
     chat_rendering.render_request: model_request.why_refused,
     responses_rendering.render_request: model_request_responses.why_refused,
