@@ -125,8 +125,8 @@ def _end(
         return
     call.error = None
     if error is not None:
-        call.error = kind_of(error, call.tool, is_content=isinstance(event, stored.ToolCallBlocked))
-        call.error.put(moment.changes)
+        is_content = isinstance(event, stored.ToolCallBlocked)
+        call.error = kind_of(error, call.tool, is_content=is_content).written(moment.changes)
     outcome: Row = {
         "status": status,
         "duration_us": None if seconds is None else micros(seconds),

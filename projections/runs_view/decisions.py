@@ -26,8 +26,7 @@ def _voted(run: RunMemory, event: EvaluationsRecorded, moment: RunMoment) -> Non
         if vote.decision is _ALLOW and not vote.fails and "shadow" not in vote.context:
             continue
         if vote.fails and (error := vote.raised) is not None:
-            run.raised = kind_of(error, vote.criterion_class)
-            run.raised.put(moment.changes)
+            run.raised = kind_of(error, vote.criterion_class).written(moment.changes)
         shadow = vote.shadow
         if vote.decision is _ALLOW and shadow in {None, _ALLOW}:
             continue

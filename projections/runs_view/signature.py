@@ -53,9 +53,10 @@ class ErrorKind(NamedTuple):
             "signature": self.signature,
         }
 
-    def put(self, changes: Changes) -> None:
-        """Write the row of the signature. It is the same row each time."""
+    def written(self, changes: Changes) -> "ErrorKind":
+        """Write the row of the signature, which is the same row each time, and return this."""
         changes.put(SIGNATURES, {"signature": self.signature, **self._asdict()})
+        return self
 
 
 NO_ERROR: Row = {"error_type": None, "error_class": None, "signature": None}

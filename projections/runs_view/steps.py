@@ -94,8 +94,7 @@ def _inference_completed(run: RunMemory, event: stored.InferenceCompleted, momen
     ask_for(run, step, [call.name for call in reply.tool_calls], moment)
     step.row.update(of_tokens, tool_calls=len(step.calls))
     if reply.finish_reason in CUT and any(not call.row["is_answer"] for call in step.calls):
-        step.error = kind_of(cut_reply_error(reply.finish_reason))
-        step.error.put(moment.changes)
+        step.error = kind_of(cut_reply_error(reply.finish_reason)).written(moment.changes)
     moment.changes.put(STEPS, step.row)
 
 
@@ -103,8 +102,7 @@ def _inference_completed(run: RunMemory, event: stored.InferenceCompleted, momen
 def _inference_failed(run: RunMemory, event: stored.InferenceFailed, moment: RunMoment) -> None:
     if (step := run.step) is None:
         return
-    step.error = kind_of(event.error)
-    step.error.put(moment.changes)
+    step.error = kind_of(event.error).written(moment.changes)
     said: Row = {"status": "failed", "duration_us": micros(event.duration_seconds), **step.error.columns()}
     _end_inference(run, said, moment)
 

@@ -191,8 +191,7 @@ def _try_completed(run: RunMemory, event: stored.NodeAttemptCompleted, moment: R
 
 @VISIT_HANDLERS.of(stored.NodeAttemptFailed)
 def _try_failed(run: RunMemory, event: stored.NodeAttemptFailed, moment: RunMoment) -> None:
-    error = _kind(event.failure, event.node, event.error.message, event.error)
-    error.put(moment.changes)
+    error = _kind(event.failure, event.node, event.error.message, event.error).written(moment.changes)
     _end_try(run, event, "failed", moment, error=error, settled_by=event.settled_by)
 
 
@@ -226,9 +225,7 @@ def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | Non
 
 def _kind_of(event: stored.NodeFailureRecorded | stored.NodeFailed, moment: RunMoment) -> ErrorKind:
     error: NodeError = event.error
-    kind = _kind(error.failure, event.node, error.message, error.error)
-    kind.put(moment.changes)
-    return kind
+    return _kind(error.failure, event.node, error.message, error.error).written(moment.changes)
 
 
 def _close(run: RunMemory, event: VisitEvent, status: str, moment: RunMoment, said: Row) -> None:
