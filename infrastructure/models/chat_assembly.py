@@ -115,7 +115,8 @@ class CallPieces:
         # give no ids either: there a name with arguments does, behind a call whose arguments are whole.
         begins = index is None or (bool(name) and any(call.id for call in near))
         if not call_id:
-            has_more = bool(name) and function.get("arguments") not in (None, "")
+            arguments = function.get("arguments")
+            has_more = bool(name) and arguments is not None and bool(str(arguments).strip())
             begins = has_more and any(call.is_whole for call in fitting[-1:])
         if fitting and not begins:
             return fitting[-1]
@@ -135,8 +136,12 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has a name, and arguments to which nothing can be added."""
-        return bool(self.name and str(self._written).strip()) and read_arguments(self._written)[0] is not None
+        """Whether it has a name, and arguments to which nothing can be added.
+
+        They are read when their last piece may be the last one, because there may be many thousands.
+        """
+        may_end = self._whole is not None or "".join(self._arguments[-1:]).rstrip().endswith(("}", "null"))
+        return bool(self.name) and may_end and read_arguments(self._written)[0] is not None
 
     def add(self, entry: Mapping[str, JsonValue], function: Mapping[str, JsonValue]) -> None:
         self.id = self.id or entry.get("id")

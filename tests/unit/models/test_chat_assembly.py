@@ -8,9 +8,11 @@ from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ProviderPart
+from steptrail.infrastructure.models import chat_assembly
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
 from steptrail.infrastructure.models.chat_parsing import parse_reply
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+from steptrail.infrastructure.models.wire import read_arguments
 
 
 def piece(arguments: JsonValue = None, **fields: JsonValue) -> dict[str, JsonValue]:
@@ -108,6 +110,25 @@ def test_a_name_behind_whole_arguments_begins_another_call_where_there_are_no_id
 ) -> None:
     told = [calling({**call_id, **index, **each}) for each in pieces]
     assert [call[1:] for call in calls_of(*told)] == [("f", {"x": 1}), ("f", {"x": 2}), ("g", {"y": 3})]
+
+
+def test_blanks_behind_whole_arguments_begin_no_call_that_nobody_asked_for() -> None:
+    pieces = [piece('{"x": 1}', index=0, name="f"), piece(" \n", index=0, name="f")]
+    assert [call[1:] for call in calls_of(*map(calling, pieces))] == [("f", {"x": 1})]
+
+
+def test_arguments_in_pieces_that_name_their_call_are_not_read_again_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[JsonValue] = []
+
+    def seen(arguments: JsonValue) -> tuple[dict[str, JsonValue] | None, str | None]:
+        read.append(arguments)
+        return read_arguments(arguments)
+
+    monkeypatch.setattr(chat_assembly, "read_arguments", seen)
+    texts = ['{"x": "', *["long "] * 50, '"}', "null", "{}"]
+    told = [calling(piece(text, name="f")) for text in texts]
+    assert [call[2] for call in calls_of(*told)] == [{"x": "long " * 50}, {}, {}]
+    assert read == ["".join(texts[:-2]), "null"]
 
 
 @pytest.mark.parametrize("call_id", [{}, {"id": "a"}])
