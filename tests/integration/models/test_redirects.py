@@ -27,9 +27,12 @@ async def answering(status: int, location: str = "") -> AsyncGenerator[tuple[int
         yield server.sockets[0].getsockname()[1], heads
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"], ids=["another host", "another port"])
 @pytest.mark.parametrize("kind", [AnthropicModel, OpenAIModel])
-async def test_the_key_stays_where_a_request_was_sent_to(kind: type[AnthropicModel] | type[OpenAIModel]) -> None:
-    async with answering(401) as (there, heads), answering(307, f"http://localhost:{there}/v1") as (here, asked):
+async def test_the_key_stays_where_a_request_was_sent_to(
+    kind: type[AnthropicModel] | type[OpenAIModel], host: str
+) -> None:
+    async with answering(401) as (there, heads), answering(307, f"http://{host}:{there}/v1") as (here, asked):
         model = kind("m", base_url=f"http://127.0.0.1:{here}", api_key="sk-here-and-nowhere-else")
         with pytest.raises(Exception, match="401"):
             await model.infer(ModelRequest(messages=[Message.user("?")]))
