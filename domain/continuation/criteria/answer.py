@@ -86,9 +86,9 @@ class AnswerComplete(Guard):
     """Forbids, and fails the run, when the answer is not whole: withheld by the filter, cut, paused, or broken off.
 
     An empty reply without a tool call is an answer if the finish reason says that the model has finished. It is none if
-    the reason is unknown or says that the model wants tools. A reply that is cut in the middle of its tool calls is a
-    failed step. After a failed step the criterion allows: there is no answer yet, and the error policy decides whether
-    there will be one.
+    the reason is unknown or says that the model wants tools. A reply that is cut or broken off in the middle of its
+    tool calls is a failed step. After a failed step the criterion allows: there is no answer yet, and the error policy
+    decides whether there will be one.
     """
 
     __slots__ = ()
