@@ -61,7 +61,7 @@ def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
     # The bill of a stream below grows from event to event; that of anything else stands alone.
     visit = run.open.get(task.node)
     fresh = run.charge(visit, bill, task.billed if task.runs_a_stream else None)
-    if task.item is not None and fresh.total:
+    if task.item is not None and (fresh.total or fresh.models):
         task.spent = fresh.after(task.spent)
     if task.runs_a_stream and bill is not None:
         task.billed = bill

@@ -1,6 +1,7 @@
 """Limits on cost of workflows: what has no price is beyond them, unless the run says to ignore it."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -10,7 +11,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ConfigurationError, ExecutionFailed
 from steptrail.models import PriceTable, Usage
 from steptrail.testing import ScriptedModel, say
-from steptrail.workflow import Budget, FailureClass, RunOptions, Workflow
+from steptrail.workflow import Budget, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.runner.kit import trail_of
 
 DOLLAR = Budget(max_cost_usd=Decimal(1))
@@ -100,6 +101,20 @@ async def test_a_reply_that_does_not_say_what_it_used_passes_a_limit_on_cost() -
     with pytest.raises(ExecutionFailed, match="max_cost_usd is 1, and it was 0 and what cannot be told"):
         result.raise_for_stop()
     assert ignored.status is ExecutionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("of", ["budget", "item_budget"])
+async def test_a_try_that_failed_and_does_not_say_what_it_used_is_the_last_under_a_limit_on_cost(of: str) -> None:
+    model = ScriptedModel([say("no object", usage=Usage())] * 2)
+    again = RetryPolicy(max_attempts=2, backoff=0.0, retry_on=(FailureClass.VALIDATION,))
+    asked: dict[str, Any] = {"prompt": "x", "schema": {"type": "object"}, "retry": again, of: DOLLAR}
+    if of == "budget":
+        written = Workflow("t").llm("a", model, **asked)
+    else:
+        written = Workflow("t").map("a", over="input", model=model, **asked)
+    async with trail_of() as trail:
+        result = await trail.run(written.build(), ["x"], options=RunOptions(prices=priced("scripted")))
+    assert (len(model.requests), result.stop_reason) == (1, StopReason.GUARD)
 
 
 @pytest.mark.parametrize("prices", [None, priced("other")])
