@@ -150,14 +150,15 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
     run.left = (*run.left, *(stream for stream in below if stream is not None))
     delta = recorded(event.output_key, *_errors_of_items(visit), event.error)
-    _close(run, visit, replace(delta, sets=delta.sets | _no_yes(run, visit)), event.enables)
+    _close(run, visit, replace(delta, sets=delta.sets | _no_answer(run, visit)), event.enables)
 
 
-def _no_yes(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
-    """Return that a question has no yes, unless who skips it says so: the one of an earlier visit is none for it."""
+def _no_answer(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
+    """Return what a question changes that came to no answer: the one of an earlier visit is none for it."""
     node = graph_of(run.started.definition).node(visit.node)
-    name = f"{node.output}_approved"
-    return {name: False} if isinstance(node, HumanNode) and name not in visit.changed.sets else {}
+    if not isinstance(node, HumanNode) or node.output is None:
+        return {}
+    return {node.output: None, f"{node.output}_approved": False}
 
 
 @NODE_HANDLERS.of(stored.NodeFailed)
@@ -171,7 +172,8 @@ def _failed(fold: FlowFold, event: stored.NodeFailed, at: int) -> None:
 def _skipped(fold: FlowFold, event: stored.NodeSkipped, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is not None and visit is not None:
-        _close(run, visit, Delta(sets=_no_yes(run, visit)), event.enables)
+        # Who skips it may say something else.
+        _close(run, visit, Delta(sets=_no_answer(run, visit) | visit.changed.sets), event.enables)
 
 
 @NODE_HANDLERS.of(stored.NodeCancelled)

@@ -168,7 +168,7 @@ async def test_a_rejection_is_an_answer_unless_the_node_says_otherwise(on_reject
         assert (result.error.failure, "not yet" in result.error.message) == (FailureClass.REJECTED, True)
 
 
-@pytest.mark.parametrize("how", ["rejected", "expired", "skipped", "skipped with a yes"])
+@pytest.mark.parametrize("how", ["rejected", "expired", "expired after a yes", "skipped", "skipped with a yes"])
 async def test_the_yes_of_an_earlier_round_is_none_to_a_question_without_one(how: str) -> None:
     clock, rounds = HandClock(), iter(range(2))
     flow = (
@@ -184,22 +184,26 @@ async def test_the_yes_of_an_earlier_round_is_none_to_a_question_without_one(how
         .build()
     )
     held = RunOptions(pause_before=("review",), longest_wait=0.0)
+    said = {"review_approved": True} if how.endswith("a yes") else {}
     async with trail_of(clock) as trail:
         handle = trail.flow("f")
         await trail.run(flow, session="f")
         await handle.answer("review", approved=True, by="ana")
-        await handle.resume(flow, options=held if how.startswith("skipped") else None)
+        await handle.resume(flow, options=held if said or how == "skipped" else None)
         match how:
             case "rejected":
                 await handle.answer("review", approved=False, by="ana")
             case "expired":
                 clock.advance(DAY)
+            case "expired after a yes":
+                await handle.step("review", "continue", set=said, by="ana")
+                await handle.resume(flow)
+                clock.advance(DAY)
             case _:
-                said = {"review_approved": True} if how == "skipped with a yes" else {}
                 await handle.step("review", "skip", set=said, by="ana")
         result = await handle.resume(flow)
     passed = how == "skipped with a yes"
-    assert result.envelope.vars["review_approved"] is passed
+    assert (result.envelope.vars["review_approved"], result.envelope.vars["review"]) == (passed, None)
     assert result.stop_reason is (StopReason.COMPLETED if passed else StopReason.GUARD)
 
 
