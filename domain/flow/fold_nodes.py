@@ -121,12 +121,10 @@ def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
         results = [visit.results.get(item) for item in range(visit.items)]
         return succeeded(key, results, Delta(errors=_errors_of_items(visit)))
     match task.landing if task is not None else None:
-        case stored.NodeEvaluated(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept) as ended:
-            changed = Delta(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept)
-            return succeeded(key, ended.output, changed)
-        case stored.NodeAttemptCompleted() as ended:
+        case stored.NodeEvaluated() | stored.NodeAttemptCompleted() as ended:
+            kept = ended.kept if isinstance(ended, stored.NodeEvaluated) else None
             changed = Delta(sets=ended.sets, unsets=ended.unsets, messages=ended.messages, artifacts=ended.artifacts)
-            return succeeded(key, ended.output, changed)
+            return succeeded(key, ended.output, replace(changed, kept=kept))
         case _:
             return Delta()
 

@@ -27,12 +27,6 @@ from steptrail.domain.flow.waits import Ends, ends_of, is_for_resources, next_wa
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
-
-def leaves_the_process(node: Node) -> bool:
-    """Tell whether a node does something outside, so that it is tried and its tries are recorded."""
-    return isinstance(node, WorkingNode | LlmRouterNode | MapNode)
-
-
 _BUSY = frozenset({TaskPhase.RUNNING, TaskPhase.DUE})
 _TRIED_LATER = frozenset({TaskPhase.RETRYING, TaskPhase.SUSPENDED})
 _order = attrgetter("order")
@@ -212,7 +206,8 @@ def _before(run: RunFold, graph: Graph, node: Node, task: Task) -> FlowEffect | 
         return RecordEvents((events.StepHeld(node=node.id, visit=task.visit, point="before"),))
     if _needs_a_person(working_node(node, task.item), task):
         return Ask(task.key)
-    return None if leaves_the_process(node) else Evaluate(task.key)
+    # What does something outside is tried, and its tries are recorded.
+    return None if isinstance(node, WorkingNode | LlmRouterNode | MapNode) else Evaluate(task.key)
 
 
 def _needs_a_person(node: Node, task: Task) -> bool:

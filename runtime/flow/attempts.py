@@ -54,9 +54,6 @@ from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.time_bound import TimeBound
 
-_MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED})
-"""The effects that may be said to have failed when nobody knows, because to do it twice does no harm."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Began:
@@ -268,10 +265,24 @@ class Attempts:
         tried, policy = of_try(began.key, began.in_flight.attempt), began.node.retry
         if isinstance(outcome, Succeeded):
             outcome = self._within_budget(began.key, outcome)
+        if isinstance(outcome, TimedOut) and began.call.effect is not ToolEffect.UNSAFE:
+            late, is_covered = FailureClass.TIMEOUT, outcome.may_retry
+            outcome = Failed(failure=late, error=outcome.error, usage=outcome.usage, may_retry=is_covered)
         match outcome:
             case Succeeded():
-                return NodeAttemptCompleted(**tried, **structs.asdict(outcome), duration_seconds=seconds)
-            case Failed(may_have_acted=True) if began.call.effect not in _MAY_FAIL_LATE:
+                return NodeAttemptCompleted(
+                    **tried,
+                    output=outcome.output,
+                    sets=dict(outcome.sets),
+                    unsets=outcome.unsets,
+                    messages=outcome.messages,
+                    artifacts=outcome.artifacts,
+                    usage=outcome.usage,
+                    route=outcome.route,
+                    detail=dict(outcome.detail),
+                    duration_seconds=seconds,
+                )
+            case Failed(may_have_acted=True) if began.call.effect is ToolEffect.UNSAFE:
                 return self._interrupted(began.key, CutReason.CONNECTION, seconds)
             case Failed(failure=failure, error=error, may_retry=is_covered):
                 return NodeAttemptFailed(
@@ -283,20 +294,18 @@ class Attempts:
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
-            case TimedOut() if began.call.effect in _MAY_FAIL_LATE:
-                return NodeAttemptFailed(
-                    **tried,
-                    failure=FailureClass.TIMEOUT,
-                    error=outcome.error,
-                    may_retry=policy.covers(FailureClass.TIMEOUT, is_retryable=outcome.may_retry),
-                    usage=outcome.usage,
-                    duration_seconds=seconds,
-                )
             case TimedOut():
                 # It may have taken effect, and may do so only once.
                 return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
             case Suspended():
-                return NodeAttemptSuspended(**tried, **structs.asdict(outcome), duration_seconds=seconds)
+                return NodeAttemptSuspended(
+                    **tried,
+                    stream=outcome.stream,
+                    reason=outcome.reason,
+                    until=outcome.until,
+                    usage=outcome.usage,
+                    duration_seconds=seconds,
+                )
             case _:
                 reason = self._cut_for.pop(began.key, CutReason.CANCELLED)
                 return self._interrupted(began.key, reason, seconds)

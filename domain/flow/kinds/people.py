@@ -55,7 +55,7 @@ def wrong_in(answer: PersonsAnswer, node: HumanNode, schemas: Schemas) -> str | 
             return "an edit holds the variables that it changes, by name"
         if others := sorted(answer.data.keys() - set(node.show)):
             return f"an edit changes what is shown, and {others[0]!r} is not"
-    if node.schema is not None and not _is_rejection(answer):
+    if node.schema is not None and answer.approved is not False:
         return "; ".join(schemas.problems(node.schema, answer.data)) or None
     return None
 
@@ -65,7 +65,7 @@ def answered(node: HumanNode, answer: PersonsAnswer, at: int) -> Evaluated:
 
     Raises `NodeFault` of the class `rejected`, if the node says so.
     """
-    if _is_rejection(answer) and node.on_reject == "fail":
+    if answer.approved is False and node.on_reject == "fail":
         who = "the default answer" if answer.by is None else answer.by
         why = f"rejected by {who}" + (f": {answer.notes}" if answer.notes else "")
         raise NodeFault(FailureClass.REJECTED, why, {"by": answer.by, "notes": answer.notes})
@@ -106,12 +106,8 @@ def default_answer(node: HumanNode) -> PersonsAnswer:
             return PersonsAnswer(data=node.default, meta=meta)
 
 
-def _is_rejection(answer: PersonsAnswer) -> bool:
-    return answer.approved is False
-
-
 def _result(node: HumanNode, answer: PersonsAnswer, at: int, *, is_approved: bool) -> Evaluated:
-    is_edit = node.type == "edit" and not _is_rejection(answer)
+    is_edit = node.type == "edit" and answer.approved is not False
     changed = answer.data if is_edit and isinstance(answer.data, dict) else {}
     output: dict[str, JsonValue] = {
         "choice": answer.choice,

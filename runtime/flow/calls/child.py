@@ -15,7 +15,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
-from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd, why_no_answer
+from steptrail.runtime.agent.children import ChildSession, why_no_answer
 from steptrail.runtime.agent.given import a_context
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.children import ChildFlow, why_no_output
@@ -55,9 +55,6 @@ class AgentCall:
                 raise NodeFault(FailureClass.CONFIG, str(error)) from None
 
         end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
-        return self._outcome(child, end)
-
-    def _outcome(self, child: ChildSession, end: ChildSessionEnd) -> Outcome:
         usage, stream = end.usage, f"agent:{child.id}"
         if (state := end.ended) is None:
             return _unended(self._agent.name, stream, end)

@@ -55,9 +55,8 @@ class FunctionCall:
                 returned = await returned
         held = [returned.output, returned.set] if isinstance(returned, Update) else returned
         outcome = await looked_through(partial(_outcome, returned), held)
-        if attempt.context.index is not None and (
-            more := [said for name, said in _BESIDE.items() if getattr(outcome, name)]
-        ):
+        more = [said for name, said in _BESIDE.items() if getattr(outcome, name)]
+        if more and attempt.context.index is not None:
             why = f"an item of a map has an output alone, and its `Update` brings {', '.join(more)}"
             raise NodeFault(FailureClass.VALIDATION, f"{why}: let the node after the map add them")
         return outcome

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from msgspec import Struct, structs
-
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
@@ -40,21 +38,22 @@ class Try:
     writer: Callable[[], ShowPiece | None] = lambda: None
 
 
-class Succeeded(Struct, frozen=True, kw_only=True):
-    """The try returned. Its fields are those of the event. Raises `NotStorable` for what could not be read back."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The try returned. Raises `NotStorable` for what could not be read back."""
 
     output: JsonValue = None
-    sets: dict[str, JsonValue] = {}
+    sets: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     unsets: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     usage: BilledUsage | None = None
     route: Route | None = None
-    detail: dict[str, JsonValue] = {}
+    detail: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
     def __post_init__(self) -> None:
         for name in ("output", "sets", "detail"):
-            structs.force_setattr(self, name, storable(getattr(self, name), name))
+            object.__setattr__(self, name, storable(getattr(self, name), name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +82,9 @@ class TimedOut:
     may_retry: bool = True
 
 
-class Suspended(Struct, frozen=True, kw_only=True):
-    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer.
-
-    Its fields are those of the event.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer."""
 
     stream: str
     reason: str

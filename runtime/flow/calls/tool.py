@@ -77,12 +77,8 @@ class ToolCall:
             case tool_port.ToolTimedOut(error=error, may_retry=is_covered, usage=usage):
                 return TimedOut(error=error, usage=usage, may_retry=no_rule or is_covered)
             case tool_port.ToolSuspended(session=session, reason=reason, until=until, usage=usage):
-                return Suspended(
-                    stream=f"{self._tool.spec.runs_children or 'agent'}:{session}",
-                    reason=reason,
-                    until=until,
-                    usage=usage,
-                )
+                stream = f"{self._tool.spec.runs_children or 'agent'}:{session}"
+                return Suspended(stream=stream, reason=reason, until=until, usage=usage)
 
 
 def _told(tool: object, said: JsonValue) -> object:

@@ -93,9 +93,8 @@ def _refused(host: str, answer: HttpAnswer, now: float) -> Failed:
     refused = _NoSuccess(host, answer)
     failure = _class_of(answer.status)
     kind = ErrorType.RATE_LIMIT if failure is FailureClass.RATE_LIMIT else ErrorType.TOOL
-    error = replace(
-        capture(refused, default=ErrorType.TOOL, now=now), type=kind, retryable=failure is not FailureClass.TOOL
-    )
+    raised = capture(refused, default=ErrorType.TOOL, now=now)
+    error = replace(raised, type=kind, retryable=failure is not FailureClass.TOOL)
     return Failed(failure=failure, error=error, details={"status": answer.status}, raised=refused)
 
 
