@@ -4,11 +4,11 @@ from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, Node
 from steptrail.domain.flow.failing import failure_of_cut, working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.nodes import MapNode, Node, ToolNode
+from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import OnUnknownOutcome
 from steptrail.domain.flow.task import Task, of_try
 from steptrail.domain.flow.tiers import tolerates
-from steptrail.domain.tools import OnUnknown, ToolEffect
+from steptrail.domain.tools import ToolEffect
 
 
 def interrupted(
@@ -43,8 +43,6 @@ def then_after(run: RunFold, node: Node, task: Task, reason: CutReason) -> NodeT
     if task.effect is not ToolEffect.UNSAFE:
         return NodeThen.FAIL if reason is CutReason.TIMEOUT else NodeThen.RERUN
     chosen = tried.on_unknown
-    if chosen is None and isinstance(tried, ToolNode) and tried.tool.on_unknown is OnUnknown.FAIL:
-        chosen = OnUnknownOutcome.FAIL
     if chosen is None:
         records_items = isinstance(node, MapNode) and task.item is not None and node.on_item_error == "record"
         goes_on = records_items or tolerates(node, failure_of_cut(reason))

@@ -44,9 +44,9 @@ class VisitFold(Struct):
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
     `changed` is what a person has changed before it began, which the visits after it see too.
     `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
-    what was told of these; those of the visit itself are under `THE_VISIT`. `clock` shows how much of the timeout of a
-    map is used, and runs while that of any of its items does. `may_begin` and `may_end` are what a person said of a
-    map.
+    what was told of these; those of the visit itself are under `THE_VISIT`. `edited` are the places of those that were
+    begun with arguments that a person made. `clock` shows how much of the timeout of a map is used, and runs while that
+    of any of its items does. `may_begin` and `may_end` are what a person said of a map.
     """
 
     node: str
@@ -64,6 +64,7 @@ class VisitFold(Struct):
     streams: Log[str] = field(default_factory=Log[str])
     effects: Layers[int, str] = field(default_factory=Layers[int, str])
     bills: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])
+    edited: frozenset[int] = frozenset()
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()

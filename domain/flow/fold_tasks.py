@@ -107,6 +107,7 @@ def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
             visit.streams = visit.streams.appended(task.stream)
             visit.effects = visit.effects.set(task.place, effect)
             visit.bills = visit.bills.set(task.place, BilledUsage())
+            visit.edited = visit.edited - {task.place} if task.arguments is None else visit.edited | {task.place}
 
 
 @TASK_HANDLERS.of(stored.NodeAttemptCompleted)
@@ -259,7 +260,8 @@ def _approval_granted(fold: FlowFold, event: stored.ApprovalGranted, at: int) ->
         run, task, approval = asked
         task.approval = approval.with_yes(event)
         task.arguments = event.arguments
-        if event.arguments is not None:
+        visit = run.open.get(task.node)
+        if event.arguments is not None or (visit is not None and task.place in visit.edited):
             task.begun_under = task.billed = None  # a stream that was begun with others is not gone on with
         _answer(run, task, event)
 

@@ -126,7 +126,8 @@ async def test_a_retried_map_that_is_skipped_may_be_left_with_a_shorter_list() -
         assert (await held.resume(flow)).status is ExecutionStatus.COMPLETED
 
 
-async def test_a_retry_begins_a_stream_anew_where_a_person_has_edited_the_arguments_of_its_tool() -> None:
+@pytest.mark.parametrize("edited", [0, 1])
+async def test_a_retry_begins_a_stream_anew_where_a_person_has_edited_the_arguments_of_its_tool(edited: int) -> None:
     class Asked(BaseModel):
         text: str
 
@@ -140,15 +141,17 @@ async def test_a_retry_begins_a_stream_anew_where_a_person_has_edited_the_argume
         .build()
     )
     called = FlowTool(below, parameters=Asked, approval=True)
-    flow = Workflow("t").tool("n", called, args={"text": "bad"}, retry=1).build()
+    flow = Workflow("t").tool("n", called, args={"text": "as written"}, retry=1).build()
+    said: list[dict[str, JsonValue] | None] = [None, None]
+    said[edited] = {"text": "edited"}
     async with trail_of() as trail:
         await trail.run(flow, session="f")
-        await trail.flow("f").approve((await trail.inbox())[0].id, by="ana")
+        await trail.flow("f").approve((await trail.inbox())[0].id, by="ana", arguments=said[0])
         assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.FAILED
         await trail.flow("f").retry(flow)
-        await trail.flow("f").approve((await trail.inbox())[0].id, by="ana", arguments={"text": "good"})
+        await trail.flow("f").approve((await trail.inbox())[0].id, by="ana", arguments=said[1])
         assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.COMPLETED
-    assert asked == ["bad", "good"]
+    assert asked == (["as written", "edited"] if edited else ["edited", "as written"])
 
 
 @pytest.mark.parametrize("kind", ["agent", "flow"])
