@@ -1,5 +1,6 @@
 """A run that goes on with a workflow whose code has changed since it began: what is found again, and what is missed."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, Literal
@@ -163,6 +164,25 @@ async def test_what_was_allowed_is_not_done_by_another_tool_that_the_node_has_no
         assert said in (result.error.message or "")
         assert (await trail.flow("f").retry(version("charge"))).status is not ExecutionStatus.FAILED
     assert "refund 9" not in done
+
+
+async def test_a_function_that_may_run_only_once_by_now_does_not_run_again_after_a_shutdown() -> None:
+    world = World()
+    world.holds = "a"
+
+    def version(effect: Literal["read", "unsafe"]) -> BuiltWorkflow:
+        return Workflow("t").function("a", world.function("a"), effect=effect).build()
+
+    async with trail_of() as trail:
+        running = asyncio.ensure_future(trail.run(version("read"), session="f", options=LEAVES))
+        await world.entered.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        world.gate.set()
+        result = await trail.flow("f").resume(version("unsafe"))
+    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+    assert world.done == {"a": 1}
 
 
 @pytest.mark.parametrize("is_item", [False, True])
