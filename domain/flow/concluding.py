@@ -181,10 +181,8 @@ def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> Flow
 
 
 def _completed_map(graph: Graph, visit: VisitFold) -> events.NodeCompleted:
-    node = graph.node(visit.node)
-    return events.NodeCompleted(
-        node=visit.node, visit=visit.visit, enables=enabled(graph, node), item_errors=len(visit.errors)
-    )
+    enables = enabled(graph, graph.node(visit.node))
+    return events.NodeCompleted(node=visit.node, visit=visit.visit, enables=enables, item_errors=len(visit.errors))
 
 
 def _held_after(run: RunFold, visit: VisitFold) -> RecordEvents | None:
@@ -221,9 +219,8 @@ def _item_failed(run: RunFold, graph: Graph, node: nodes.MapNode, task: Task, fa
     if node.on_item_error == "record":
         error = node_error(node, task, failed, "node", now)
         rule = "on_item_error=record"
-        return RecordEvents(
-            (events.NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
-        )
+        recorded = events.NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule)
+        return RecordEvents((recorded,))
     if (effect := _cut_or_held(run, run.open[task.node], task, events.CutReason.SIBLING, now)) is not None:
         return effect
     return RecordEvents(_failed(run, graph, node, task, failed, now))

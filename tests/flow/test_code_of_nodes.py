@@ -7,6 +7,7 @@ import pytest
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.nodes import MapNode, ToolNode
 from steptrail.errors import Backoff, ConfigurationError
+from steptrail.models import ModelInfo
 from steptrail.testing import Reply, ScriptedModel, call, say
 from steptrail.tools import ToolRetry
 from steptrail.workflow import FailureClass, FlowTool, RetryPolicy, Workflow
@@ -152,3 +153,21 @@ async def test_a_reply_that_says_nothing_is_no_answer_unless_the_model_is_done(r
         result = await trail.run(Workflow("t").llm("ask", model, prompt="Well?").build())
     assert (result.error.message if result.error is not None else None) == said
     assert result.error is None or result.error.failure is FailureClass.INCOMPLETE
+
+
+async def test_a_model_that_cannot_say_who_it_is_fails_its_node() -> None:
+    class Moody(ScriptedModel):
+        is_well = True
+
+        def describe(self) -> ModelInfo:
+            if not self.is_well:
+                raise RuntimeError("no settings")
+            return super().describe()
+
+    model = Moody([say("x")])
+    flow = Workflow("t").llm("a", model, prompt="x", on_error="continue").build()
+    model.is_well = False
+    async with trail_of() as trail:
+        result = await trail.run(flow)
+    assert [error.failure for error in result.errors] == [FailureClass.CONFIG]
+    assert "cannot say who it is: RuntimeError('no settings')" in result.errors[0].message

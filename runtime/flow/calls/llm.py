@@ -37,7 +37,10 @@ class LlmCall:
         if not hasattr(code, "infer"):
             raise not_brought(f"the model {node.model!r}", code)
         self._model, self._node, self._schemas = cast("ModelDriver", code), node, schemas
-        self.model = self._model.describe().model
+        try:
+            self.model = self._model.describe().model
+        except Exception as error:  # the driver brings code of its own
+            raise NodeFault(FailureClass.CONFIG, f"the model {node.model!r} cannot say who it is: {error!r}") from error
         self.effect, self.usual = ToolEffect.READ, FailureClass.MODEL
         self.timeout: float | None = None
         self.patience: float | None = _PATIENCE_SECONDS
