@@ -12,7 +12,7 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import is_time_above, shortest
-from steptrail.runtime.flow.control import FlowControl, another_version, brought, lacks_code_for
+from steptrail.runtime.flow.control import FlowControl, brought, lacks_code_for
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -102,7 +102,8 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
             again = RetryFlow(worker=worker, flow=start.flow, options=options, by="parent", key=key)
             return await self._control.retry(flow, again)
         only_waits = self._control.only_waits(state)
-        if not only_waits and (why := another_version(state, flow)) is not None:
+        goes_on = state.is_open and state.stop_request is None and not only_waits
+        if goes_on and (why := lacks_code_for(state, flow)) is not None:
             raise CannotGoOn(why)
         take_over, self._take_over = self._take_over, False
         # What was lent when it began stays.

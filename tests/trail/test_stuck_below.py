@@ -1,12 +1,18 @@
 """A worker that cannot go on with what a run waits for tries a few times, and leaves the run until that has moved."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.kernel.commands import Pause
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.infrastructure.flow.means import flow_means
+from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel import hands
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, calls
 from steptrail.tools import Subagent, SubagentTool
 from steptrail.workflow import BuiltWorkflow, Workflow
@@ -75,6 +81,21 @@ async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below
         assert (await trail.flow("r").state()).is_open
         async with trail.work(old):
             await ended(trail, "flow:r")
+    assert ran == ["a", "b"]
+
+
+async def test_so_is_a_run_whose_owner_died_before_it_paused_the_workflow_below(tmp_path: Path) -> None:
+    ran: list[str] = []
+    old, new = order("a", "b", ran=ran), order("a", "y", ran=ran)
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(old, "go", session="r")
+        (asked,) = await trail.inbox()
+        name = asked.stream.removeprefix("flow:")
+        below = FlowControl(Environment(store=trail.store), name, flow_means()).stream
+        await trail.flow(name).answer("ask", approved=True, by="ana")
+        await below.append(await below.existing(), Pause(by="ana"))
+        assert (await trail.flow("r").resume(new)).status is ExecutionStatus.WAITING
+        assert (await trail.flow("r").resume(old)).status is ExecutionStatus.COMPLETED
     assert ran == ["a", "b"]
 
 
