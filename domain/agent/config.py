@@ -31,10 +31,11 @@ class ContextSpec(Settings, frozen=True, kw_only=True):
 class AgentSnapshot(Settings, frozen=True, kw_only=True):
     """An agent as it was when an execution started or was resumed.
 
-    `fingerprint` is a digest of all other fields. `locator` is the text by which the command line found the agent.
-    Without `earlier_tool_traces`, requests leave out the calls and results before the input that is being answered.
-    `output` is the form in which it answers; None for an agent that answers in text. `context` is the type of what is
-    said of each run, and `resources` is the name of the function that opens things for one; None when it has none.
+    `fingerprint` is a digest of all other fields, and of the workflows that the tools run. `locator` is the text by
+    which the command line found the agent. Without `earlier_tool_traces`, requests leave out the calls and results
+    before the input that is being answered. `output` is the form in which it answers; None for an agent that answers in
+    text. `context` is the type of what is said of each run, and `resources` is the name of the function that opens
+    things for one; None when it has none.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from steptrail.domain.flow.definition import FlowDefinition
-from steptrail.domain.flow.failing import failure_of, working_node
+from steptrail.domain.flow.failing import failure_of, stream_kind, working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import LlmRouterNode, MergeNode, Node, ToolNode, WebhookNode, WorkingNode
@@ -74,12 +74,15 @@ def _without_number(name: str) -> str:
     return name.partition("#")[0]
 
 
-def _code_of(node: Node) -> tuple[type[Node], str] | None:
-    """Return the kind of node by the code that it calls, with the name of a tool; None for one that calls none."""
+def _code_of(node: Node) -> tuple[type[Node], str, str | None] | None:
+    """Return the kind of node by the code that it calls, with the name of a tool and the kind of stream that it runs.
+
+    None for a node that calls none.
+    """
     inner = working_node(node, 0)
     if isinstance(inner, WebhookNode) or not isinstance(inner, WorkingNode | LlmRouterNode):
         return None
-    return type(inner), inner.tool.name if isinstance(inner, ToolNode) else ""
+    return type(inner), inner.tool.name if isinstance(inner, ToolNode) else "", stream_kind(inner)
 
 
 def _names_in(node: Node) -> set[str]:

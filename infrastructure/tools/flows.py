@@ -66,6 +66,7 @@ class FlowTool(ChildTool):
         **options: Unpack[ChildOptions],
     ) -> None:
         self._flow, model = a_flow(flow), parameters or _NoParameters
+        self.digest = flow.digest  # it tells versions of an agent, or of the workflow above, apart
         chosen = name or tool_name(flow.name)
         super().__init__(
             "flow",

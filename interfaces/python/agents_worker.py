@@ -1,8 +1,8 @@
 """A worker for sessions of agents and runs of workflows: which of them carries on which stream."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.agent.state import AgentState
@@ -21,8 +21,7 @@ from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
 
 if TYPE_CHECKING:
-    from steptrail.runtime.flow.control import FlowControl
-    from steptrail.runtime.flow.result import FlowResult
+    from steptrail.domain.flow.state import FlowState
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 
@@ -42,51 +41,43 @@ def agents_worker(
     a_time(grace, "the grace of a worker", from_zero=True)
     if on_left is not None:
         a_plain_function(on_left, "`on_left`", "a run", "the error")
-    by_name: dict[str, list[AnyAgent]] = {}
-    flows: dict[str, list[BuiltWorkflow]] = {}
+    versions: dict[str, dict[str, AnyAgent | BuiltWorkflow]] = {}
+    # Of those that differ in code alone, which no digest shows, the last one has the mended code.
     for given in agents:
         if is_flow(given):
-            flows.setdefault(given.name, []).append(given)
+            versions.setdefault(f"flow:{given.name}", {})[given.digest] = given
         else:
             agent = an_agent(given)
-            by_name.setdefault(agent.name, []).append(agent)
+            versions.setdefault(f"{STREAM_PREFIX}{agent.name}", {})[agent.snapshot.fingerprint] = agent
 
     def carry(row: RunSummary) -> Work | None:
-        if row.stream.startswith(STREAM_PREFIX):
-            versions = by_name.get(row.name)
-            session = SessionControl(environment, checked_session_id(row.session_id), None, on_update)
-            return None if versions is None else partial(_go_on, session, versions, strict)
-        built = flows.get(row.name) if row.stream.startswith("flow:") else None
-        if built is None:
+        if (brought := versions.get(f"{row.kind}:{row.name}")) is None:
             return None
+        if row.stream.startswith(STREAM_PREFIX):
+            session = SessionControl(environment, checked_session_id(row.session_id), None, on_update)
+            return partial(_go_on, session, brought, strict)
         from steptrail.infrastructure.flow.means import flow_means
         from steptrail.runtime.flow.control import FlowControl
 
         run = FlowControl(environment, row.session_id, flow_means(), None, on_update)
-        return partial(_go_on_with_flow, run, built, strict)
+        return partial(_go_on, run, brought, strict)
 
     hands = Hands(environment, carry, room=room, grace=grace, on_left=on_left)
-    topics = (*(f"agent:{name}" for name in by_name), *(f"flow:{name}" for name in flows))
+    topics = tuple(versions)
     engine = environment.waking.engine if environment.waking is not None else None
     hearing = Looking(environment, topics) if engine is None else Woken(environment, engine, topics)
     return Worker(hands, hearing)
 
 
-async def _go_on(session: SessionControl, versions: Sequence[AnyAgent], strict: bool) -> AgentState:
-    agent = versions[-1]
+async def _go_on(control: Any, versions: Mapping[str, object], strict: bool) -> object:
+    """Go on with a run by the version that is recorded, or by the last that was given where it is none of them."""
+    brought = [*versions.values()][-1]
     if len(versions) > 1:
-        begun = (await session.stream.existing()).committed.agent
-        # Of those that differ in code alone, which no fingerprint shows, the last one has the mended code.
-        newest = reversed(versions)
-        same = (each for each in newest if begun is not None and each.snapshot.fingerprint == begun.fingerprint)
-        agent = next(same, agent)
-    return await session.resume(agent, strict=strict, obeys_pause=True)
+        brought = versions.get(_recorded((await control.stream.existing()).committed), brought)
+    return await control.resume(brought, strict=strict, obeys_pause=True)
 
 
-async def _go_on_with_flow(handle: "FlowControl", versions: "Sequence[BuiltWorkflow]", strict: bool) -> "FlowResult":
-    flow = versions[-1]
-    if len(versions) > 1:
-        run = (await handle.stream.existing()).committed.run
-        newest = reversed(versions)
-        flow = next((flow for flow in newest if run is not None and flow.digest == run.started.digest), flow)
-    return await handle.resume(flow, strict=strict, obeys_pause=True)
+def _recorded(state: "AgentState | FlowState") -> str:
+    if isinstance(state, AgentState):
+        return state.agent.fingerprint if state.agent is not None else ""
+    return state.run.started.digest if state.run is not None else ""

@@ -34,6 +34,7 @@ from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.resources import checked_opener, name_of
 from steptrail.runtime.agent.tool_port import RunnableTool, wanted_by
 from steptrail.runtime.agent.type_variables import ContextT, OutputT_co
+from steptrail.runtime.kernel.given_code import digests_below
 from steptrail.runtime.kernel.ports import ModelDriver
 
 
@@ -122,6 +123,8 @@ class Agent(Generic[OutputT_co, ContextT]):
         told = {name: value for name, value in content.items() if name not in {"fingerprint", "locator"}}
         # An agent without these is the same as before there were any.
         told = {name: value for name, value in told.items() if value is not None or name not in _LATER}
+        if below := digests_below(self.tools):
+            told["below"] = [*below]
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
 

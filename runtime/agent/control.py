@@ -301,7 +301,7 @@ class SessionControl:
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             recorded = state.agent
             if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
-                changes = ", ".join(changes_between(recorded, agent.snapshot)) or "limits or error policy"
+                changes = ", ".join(changes_between(recorded, agent.snapshot)) or "limits, error policy or a workflow"
                 why = f"the agent is not the recorded one: {changes}"
                 raise CommandRejected("resume", self._session, why)
             refuse_context(agent, state, context)

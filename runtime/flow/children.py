@@ -12,7 +12,7 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import is_time_above, shortest
-from steptrail.runtime.flow.control import FlowControl, another_version, brought, lacks_code_for
+from steptrail.runtime.flow.control import FlowControl, brought, lacks_code_for
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -95,15 +95,14 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
         state, options = await self._look(), structs.replace(start.options, timeout=timeout)
         if state is None or state.run is None:
             return await self._control.run(flow, structs.replace(start, options=options))
-        if not state.is_open and state.status is not ExecutionStatus.COMPLETED and self._place.retry_key is not None:
-            worker, key = start.worker, self._place.retry_key
-            if (why := lacks_code_for(state, flow)) is not None:
-                raise CannotGoOn(why)
-            again = RetryFlow(worker=worker, flow=start.flow, options=options, by="parent", key=key)
-            return await self._control.retry(flow, again)
+        key = None if state.is_open or state.status is ExecutionStatus.COMPLETED else self._place.retry_key
         only_waits = self._control.only_waits(state)
-        if not only_waits and (why := another_version(state, flow)) is not None:
+        calls_nothing = only_waits or state.stop_request is not None or not state.is_open
+        if (key is not None or not calls_nothing) and (why := lacks_code_for(state, flow)) is not None:
             raise CannotGoOn(why)
+        if key is not None:
+            again = RetryFlow(worker=start.worker, flow=start.flow, options=options, by="parent", key=key)
+            return await self._control.retry(flow, again)
         take_over, self._take_over = self._take_over, False
         # What was lent when it began stays.
         options = structs.replace(state.run.options, timeout=timeout)

@@ -23,7 +23,7 @@ from steptrail.domain.flow.commands import (
     StartFlow,
 )
 from steptrail.domain.flow.decide import decide, said_by, was_accepted
-from steptrail.domain.flow.events import HumanAnswered, HumanRequested, StepAnswered, StepHeld
+from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanRequested, StepAnswered, StepHeld
 from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -46,6 +46,7 @@ from steptrail.runtime.kernel.below import LookBelow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
 from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.segment import Segment
 
 
 def a_flow(given: object) -> BuiltWorkflow:
@@ -143,6 +144,8 @@ class FlowControl:
         reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
+            if obeys_pause and not _only_ends(state) and (why := lacks_code_for(state, flow)) is not None:
+                raise CommandRejected("resume", self.stream.stream, why)
             if state.run is None or not state.is_open:
                 return ()
             is_said = options is not None and options != state.run.options
@@ -152,9 +155,12 @@ class FlowControl:
             ended_by = SegmentEnd.TAKE_OVER if took_over else None
             return (replace(reopening, ended_by=ended_by, moved=below.of(state.version)),)
 
-        journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
-        if obeys_pause and (why := another_version(journal.committed, flow)) is not None:
-            raise CommandRejected("resume", self.stream.stream, why)
+        def performed(segment: Segment[FlowState, FlowEvent]) -> FlowRunner:
+            # What only ends here may go on after all, if the request for its pause is withdrawn first.
+            lacks = obeys_pause and lacks_code_for(segment.journal.committed, flow) is not None
+            return FlowRunner(None if lacks else flow, self._means, segment)
+
+        journal = await self.stream.existing()
         below = await self._look_below(journal.committed)
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
@@ -236,17 +242,6 @@ class FlowControl:
         return await self.stream.tell(command)
 
 
-def another_version(state: FlowState, flow: BuiltWorkflow) -> str | None:
-    """Return why this version of a workflow cannot go on with an open run; None where it can, or does no more than end.
-
-    A pause that a person asked for, and a stop, are carried out by any version.
-    """
-    pause = state.pause_request
-    if not state.is_open or state.stop_request is not None or (pause is not None and pause.is_by_person):
-        return None
-    return lacks_code_for(state, flow)
-
-
 def lacks_code_for(state: FlowState, flow: BuiltWorkflow) -> str | None:
     """Return why this version of a workflow cannot do what a run of another may still come to; None where it can."""
     run, graph = state.run, state.graph
@@ -258,6 +253,12 @@ def lacks_code_for(state: FlowState, flow: BuiltWorkflow) -> str | None:
         f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "
         "give a worker that version too"
     )
+
+
+def _only_ends(state: FlowState) -> bool:
+    """Tell whether all that a worker may do is to pause or stop the run, which any version of the workflow can."""
+    pause = state.pause_request
+    return not state.is_open or state.stop_request is not None or (pause is not None and pause.is_by_person)
 
 
 def _is_answered_by(state: FlowState, start: StartFlow) -> bool:

@@ -1,4 +1,4 @@
-"""The checks that what a caller gives as a model, as a store or as a tool is one."""
+"""The checks that what a caller gives as a model, as a store or as a tool is one, and the digests of what tools run."""
 
 from collections.abc import Iterable, Mapping
 from inspect import isroutine
@@ -59,6 +59,11 @@ def spec_of_tool(given: object) -> ToolSpec:
         raise ConfigurationError(f"{kind} is not a tool; give each tool as an argument of its own")
     means = "`@tool` makes one of a function, `SubagentTool` of an agent, `FlowTool` of a workflow"
     raise ConfigurationError(f"{kind} is not a tool; {means}")
+
+
+def digests_below(code: Mapping[str, object]) -> list[str]:
+    """Return the digests of the workflows that code runs, by the order of the names under which it was given."""
+    return [found for _, each in sorted(code.items()) if isinstance(found := getattr(each, "digest", None), str)]
 
 
 def _check_parameters(spec: ToolSpec) -> None:

@@ -15,10 +15,13 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.going_on import GivenWords
+from steptrail.runtime.flow.control import FlowControl
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.workflow import (
     BuiltWorkflow,
     Envelope,
     FailureClass,
+    FlowTool,
     FunctionNode,
     Rule,
     Workflow,
@@ -183,6 +186,33 @@ async def test_a_function_that_may_run_only_once_by_now_does_not_run_again_after
         result = await trail.flow("f").resume(version("unsafe"))
     assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
     assert world.done == {"a": 1}
+
+
+async def test_a_tool_does_not_stand_in_for_one_of_its_name_that_runs_a_stream_nor_that_for_it() -> None:
+    done: list[str] = []
+
+    @tool(name="act", effect=ToolEffect.IDEMPOTENT)
+    def alone() -> str:
+        """Act."""
+        done.append("alone")
+        return "done"
+
+    below = FlowTool(Workflow("below").human("ask", prompt="?").build(), name="act")
+    plain, above = (Workflow("t").tool("n", each).build() for each in (alone, below))
+    async with trail_of() as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, None, crash_at("before-node")).run(plain, session="p", options=LEAVES)
+        await trail.run(above, session="a")
+        (asked,) = await trail.inbox()
+        await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
+        for session, old, other in (("a", above, plain), ("p", plain, above)):
+            with pytest.raises(CommandRejected, match="lacks what its node 'n' calls"):
+                await FlowControl(Environment(store=trail.store), session).resume(other, obeys_pause=True)
+            result = await trail.flow(session).resume(other)
+            assert result.error is not None
+            assert re.match("nobody brought the tool act.* the workflow has the tool act", result.error.message or "")
+            assert (await trail.flow(session).retry(old)).status is ExecutionStatus.COMPLETED
+    assert done == ["alone"]
 
 
 @pytest.mark.parametrize("is_item", [False, True])

@@ -61,7 +61,7 @@ async def test_what_was_changed_is_named_by_a_strict_resume_and_recorded_by_anot
 async def test_limits_and_policy_alone_are_named_as_such_by_a_strict_resume() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await trail.run(agent().build(), "Pay.", session="s")
-        with pytest.raises(CommandRejected, match="not the recorded one: limits or error policy"):
+        with pytest.raises(CommandRejected, match="not the recorded one: limits, error policy or a workflow"):
             await trail.session("s").resume(agent().with_limits(Limits(max_steps=3)).build(), strict=True)
 
 

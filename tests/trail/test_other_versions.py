@@ -1,12 +1,20 @@
 """A run of another version of its workflow is left to a worker that has the code which the run may still call."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from steptrail import Steptrail
+from steptrail.domain.kernel.commands import Pause
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.errors import CommandRejected
+from steptrail.infrastructure.flow.means import flow_means
+from steptrail.runtime.flow.control import FlowControl
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
 from tests.trail.workers import Place, ended, until
 
@@ -65,6 +73,37 @@ async def test_a_run_is_left_to_a_worker_that_has_the_functions_that_may_still_d
             await until(lambda: bool(left))
         assert "this one lacks what its node 'last' calls" in str(left[0])
         async with trail.work(version(old)):
+            await ended(trail, "flow:r")
+        assert (await trail.flow("r").state()).status is ExecutionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("behind", ["acquire", "append"])
+async def test_a_run_whose_pause_is_withdrawn_while_a_worker_carries_it_out_is_left_to_one_that_has_the_code(
+    tmp_path: Path, behind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (
+        Workflow("order").function(node, lambda _: "done").human("ask", prompt="Pay?").chain("ask", node).build()
+        for node in ("a", "b")
+    )
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Steptrail.open(url) as trail, Steptrail.open(url) as other:
+        await trail.run(old, session="r", options=RunOptions(longest_wait=0))
+        await trail.flow("r").answer("ask", approved=True, by="ana")
+        worker, does = FlowControl(Environment(store=trail.store), "r", flow_means()), getattr(trail.store, behind)
+        # As an owner leaves it that dies before it pauses.
+        await worker.stream.append(await worker.stream.existing(), Pause(by="ana"))
+
+        async def and_then_lifted(*given: Any, **named: Any) -> Any:
+            monkeypatch.undo()
+            done = await does(*given, **named)
+            await other.flow("r").unpause(by="ana")
+            return done
+
+        monkeypatch.setattr(trail.store, behind, and_then_lifted)
+        with suppress(CommandRejected):
+            await worker.resume(new, obeys_pause=True)
+        assert (await trail.flow("r").state()).is_open
+        async with trail.work(old):
             await ended(trail, "flow:r")
         assert (await trail.flow("r").state()).status is ExecutionStatus.COMPLETED
 

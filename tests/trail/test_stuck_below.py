@@ -1,15 +1,21 @@
 """A worker that cannot go on with what a run waits for tries a few times, and leaves the run until that has moved."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.kernel.commands import Pause
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.infrastructure.flow.means import flow_means
+from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel import hands
-from steptrail.testing import ScriptedModel, calls
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import Subagent, SubagentTool
-from steptrail.workflow import BuiltWorkflow, Workflow
+from steptrail.workflow import BuiltWorkflow, FlowTool, Workflow
 from tests.runner.test_changed_contexts import CONTEXTS, New, Old, boss, clerk, flow
 from tests.trail.workers import Place, ended, until
 
@@ -78,6 +84,21 @@ async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below
     assert ran == ["a", "b"]
 
 
+async def test_so_is_a_run_whose_owner_died_before_it_paused_the_workflow_below(tmp_path: Path) -> None:
+    ran: list[str] = []
+    old, new = order("a", "b", ran=ran), order("a", "y", ran=ran)
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(old, "go", session="r")
+        (asked,) = await trail.inbox()
+        name = asked.stream.removeprefix("flow:")
+        below = FlowControl(Environment(store=trail.store), name, flow_means()).stream
+        await trail.flow(name).answer("ask", approved=True, by="ana")
+        await below.append(await below.existing(), Pause(by="ana"))
+        assert (await trail.flow("r").resume(new)).status is ExecutionStatus.WAITING
+        assert (await trail.flow("r").resume(old)).status is ExecutionStatus.COMPLETED
+    assert ran == ["a", "b"]
+
+
 async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with_what_it_began(place: Place) -> None:
     ran: list[str] = []
     old, new = order("a", "b", ran=ran), order("a", "y", ran=ran)
@@ -88,6 +109,27 @@ async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with
             await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
         async with trail.work(old, new):
             await ended(trail, "flow:r1", "flow:r2")
+    assert sorted(ran) == ["a", "a", "b", "y"]
+
+
+@pytest.mark.parametrize("above", ["agent", "flow"])
+async def test_so_does_each_of_two_versions_of_a_tool_that_runs_a_workflow(tmp_path: Path, above: str) -> None:
+    ran: list[str] = []
+
+    def version(*nodes: str) -> Any:
+        runs = FlowTool(order(*nodes, ran=ran), name="order")
+        if above == "flow":
+            return Workflow("top").tool("n", runs).build()
+        return AgentBuilder("top").with_model(ScriptedModel([call("order"), "Done."])).with_tools(runs).build()
+
+    old, new = version("a", "b"), version("a", "y")
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for agent, name in ((old, "r1"), (new, "r2")):
+            await trail.run(agent, "go" if above == "agent" else {}, session=name)
+        for asked in await trail.inbox():
+            await trail.flow(asked.stream.removeprefix("flow:")).answer("ask", approved=True, by="ana")
+        async with trail.work(old, new):
+            await ended(trail, f"{above}:r1", f"{above}:r2")
     assert sorted(ran) == ["a", "a", "b", "y"]
 
 

@@ -27,10 +27,11 @@ class ToolCall:
     def __init__(self, node: ToolNode, code: object, seen: Seen, approved: dict[str, JsonValue] | None = None) -> None:
         spec = getattr(code, "spec", None)
         if not isinstance(spec, ToolSpec):
-            raise not_brought(f"the tool {node.tool.name}", code)
-        if spec.name != node.tool.name:
-            # A person may have allowed that one, and a crash may have cut off that one under the id of this effect.
-            raise without_code(f"the tool {node.tool.name}", f"the tool {spec.name}")
+            raise not_brought(_named(node.tool), code)
+        if (spec.name, spec.runs_children) != (node.tool.name, node.tool.runs_children):
+            # A person may have allowed that one, and a crash may have cut off that one under the id of this effect. A
+            # stream of it may go on below.
+            raise without_code(_named(node.tool), _named(spec))
         self._tool = cast("tool_port.RunnableTool", code)
         # What it declares now holds for new tries.
         self.effect = self._tool.spec.effect
@@ -79,6 +80,11 @@ class ToolCall:
             case tool_port.ToolSuspended(session=session, reason=reason, until=until, usage=usage):
                 stream = f"{self._tool.spec.runs_children or 'agent'}:{session}"
                 return Suspended(stream=stream, reason=reason, until=until, usage=usage)
+
+
+def _named(spec: ToolSpec) -> str:
+    runs = f", which runs a stream {spec.runs_children}:…" if spec.runs_children is not None else ""
+    return f"the tool {spec.name}{runs}"
 
 
 def _told(tool: object, said: JsonValue) -> object:
