@@ -218,9 +218,20 @@ def test_a_package_that_is_loaded_by_its_own_file_has_its_name(folder: Path, ref
     assert module_of(load_module(reference, "a file").Mug) == "mugs"
 
 
+@pytest.fixture
+def loggers_as_before() -> Iterator[None]:
+    """What a test turns off is on for the tests behind it."""
+    loggers = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    on = [each for each in loggers if not each.disabled]
+    yield
+    for each in on:
+        each.disabled = False
+
+
 SET_UP = "import logging.config\ndef up():\n logging.getLogger(NAME)\n logging.config.dictConfig({'version': 1})\n"
 
 
+@pytest.mark.usefixtures("loggers_as_before")
 @pytest.mark.parametrize(
     "text",
     [
