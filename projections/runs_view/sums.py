@@ -23,7 +23,7 @@ def _sum(name: str, says: str, unit: str = "") -> Column:
 def _with_totals(table: Table) -> Table:
     """Return a table of sums beside which one has the sums of all tenants together."""
     totals = Table(
-        name=table.name.replace("v1_", "v1_all_"),
+        name=table.name.replace("v2_", "v2_all_"),
         says=f"{table.says} Of all tenants together.",
         key=[name for name in table.key if name != "tenant"],
         columns=[column for column in table.columns if column.name != "tenant"],
@@ -44,7 +44,7 @@ _COST = _sum("cost_nanos", "The cost of what has a price.", "10^-9 dollars")
 
 RUNS_DAILY = _with_totals(
     Table(
-        name="v1_runs_daily",
+        name="v2_runs_daily",
         says="Executions that ended, by how they ended.",
         key=("tenant", "day", "kind", "name", "status", "stop_reason", "answered"),
         columns=(
@@ -77,7 +77,7 @@ RUNS_DAILY = _with_totals(
 )
 
 MODELS_DAILY = Table(
-    name="v1_models_daily",
+    name="v2_models_daily",
     says="Model calls of agents that ended.",
     key=("day", "tenant", "kind", "name", "model", "status", "error_type"),
     columns=(
@@ -97,7 +97,7 @@ MODELS_DAILY = Table(
 
 TOOLS_DAILY = _with_totals(
     Table(
-        name="v1_tools_daily",
+        name="v2_tools_daily",
         says="Tool calls of agents, and visits of the nodes of workflows, that ended for good. "
         "The answers are not counted.",
         key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
@@ -118,7 +118,7 @@ TOOLS_DAILY = _with_totals(
 )
 
 RETRIES_DAILY = Table(
-    name="v1_retries_daily",
+    name="v2_retries_daily",
     says="Tries of tool calls and of nodes that another try in the same execution, or of a tool call a cancellation, "
     "came after; on the day of that. One that ended because the stream below it rested is not counted: what comes "
     "after it is a look.",
@@ -137,7 +137,7 @@ RETRIES_DAILY = Table(
 )
 
 FAILURES_DAILY = Table(
-    name="v1_failures_daily",
+    name="v2_failures_daily",
     says="Failures by signature.",
     key=("day", "tenant", "kind", "name", "signature"),
     columns=(
@@ -156,7 +156,7 @@ SPREAD_MEASURES = ("active", "wall", "idle", "people")
 
 SPREAD_DAILY = _with_totals(
     Table(
-        name="v1_spread_daily",
+        name="v2_spread_daily",
         says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
         key=("tenant", "day", "kind", "name", "bucket"),
         columns=(

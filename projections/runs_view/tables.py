@@ -60,7 +60,7 @@ _VERSION = _count("version", "The version in the stream of the event that began 
 _END_VERSION = _count("end_version", "The version of the event that ended it; None while it is open.", is_optional=True)
 
 EXECUTIONS = Table(
-    name="v1_executions",
+    name="v2_executions",
     says="Executions: one run each, from an input to a stop. A row is as of its `version`.",
     key=("execution",),
     aged_by="ended_at",
@@ -132,7 +132,7 @@ EXECUTIONS = Table(
 )
 
 STEPS = Table(
-    name="v1_steps",
+    name="v2_steps",
     says="Steps of agents: one model call each, and the tool calls of its reply.",
     key=("execution", "step"),
     belongs_to=EXECUTIONS,
@@ -152,7 +152,7 @@ STEPS = Table(
 )
 
 INFERENCES = Table(
-    name="v1_inferences",
+    name="v2_inferences",
     says="Model calls of agents, also those that were cut off and made again.",
     key=("execution", "step", "attempt"),
     belongs_to=EXECUTIONS,
@@ -178,7 +178,7 @@ INFERENCES = Table(
 )
 
 TOOL_CALLS = Table(
-    name="v1_tool_calls",
+    name="v2_tool_calls",
     says="Tool calls of agents, each with its newest try.",
     key=("execution", "step", "call"),
     belongs_to=EXECUTIONS,
@@ -213,7 +213,7 @@ TOOL_CALLS = Table(
 )
 
 ATTEMPTS = Table(
-    name="v1_attempts",
+    name="v2_attempts",
     says="Tries of tool calls that another try, or a cancellation, came after. The row of the call is its newest try.",
     key=("execution", "step", "call", "attempt"),
     belongs_to=EXECUTIONS,
@@ -233,7 +233,7 @@ ATTEMPTS = Table(
 )
 
 RESTS = Table(
-    name="v1_rests",
+    name="v2_rests",
     says="Times in which an execution did not work: it waited, was paused, or its process had crashed.",
     key=("execution", "version"),
     belongs_to=EXECUTIONS,
@@ -258,7 +258,7 @@ RESTS = Table(
 )
 
 OUTCOMES = Table(
-    name="v1_outcomes",
+    name="v2_outcomes",
     says="Decisions whether an execution of an agent goes on.",
     key=("execution", "version"),
     belongs_to=EXECUTIONS,
@@ -279,7 +279,7 @@ OUTCOMES = Table(
 )
 
 EVALUATIONS = Table(
-    name="v1_evaluations",
+    name="v2_evaluations",
     says="Votes on whether an execution goes on, without those that allowed it and would have in any case.",
     key=("execution", "version", "n"),
     belongs_to=EXECUTIONS,
@@ -302,7 +302,7 @@ EVALUATIONS = Table(
 )
 
 TAGS = Table(
-    name="v1_tags",
+    name="v2_tags",
     says="Tags of executions: the plain values in the metadata under `tags`, at most 16: the first by their names.",
     key=("name", "value", "execution"),
     belongs_to=EXECUTIONS,
@@ -314,7 +314,7 @@ TAGS = Table(
 )
 
 SIGNATURES = Table(
-    name="v1_signatures",
+    name="v2_signatures",
     says="Kinds of failures: errors with equal type, class, tool and template have one signature.",
     key=("signature",),
     columns=(
@@ -331,7 +331,7 @@ SIGNATURES = Table(
 )
 
 VISITS = Table(
-    name="v1_visits",
+    name="v2_visits",
     says="Visits of the nodes of workflows. A visit that is taken up again by a retry of the run has a row in each.",
     key=("execution", "node", "visit"),
     belongs_to=EXECUTIONS,
@@ -367,7 +367,7 @@ VISITS = Table(
 )
 
 TRIES = Table(
-    name="v1_tries",
+    name="v2_tries",
     says="Tries of nodes of workflows, and of the items of maps.",
     key=("execution", "node", "visit", "item", "attempt"),
     belongs_to=EXECUTIONS,

@@ -62,6 +62,8 @@ class RunsView(Projection[StreamMemory]):
     """Makes the tables of runs of the log of all agents and workflows."""
 
     name = "runs"
+    version = 2
+    """It grows, with the names of the tables, where a row of the same events holds something else from now on."""
     prefixes: Sequence[str] = tuple(_HANDLERS)
     heads = False
     tables: Sequence[Table] = (*ROWS, *SUMS, *OF_ALL_TENANTS.values())

@@ -12,6 +12,7 @@ from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.inspector import inspector
 from steptrail.interfaces.http.inspector.charts import DaySeries, chart, days_between
 from steptrail.interfaces.http.inspector.words import usd
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing import ScriptedModel, call
 from steptrail.workflow import Workflow
 from tests.harness.postgres_server import PostgresServer
@@ -148,7 +149,7 @@ async def test_a_tenant_counts_its_own_runs_alone(opened: Opened) -> None:
 @pytest.mark.acceptance("8.6-16")
 async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: httpx.AsyncClient) -> None:
     counted = await trail.store.last_position()
-    another = await trail.store.acquire("projector:runs:1", owner="a process that hangs")
+    another = await trail.store.acquire(f"projector:runs:{RunsView.version}", owner="a process that hangs")
     await trail.run(desk(call("look_up", key="key-4"), "no"), "Hi", session="newer")
     percent = counted * 100 // await trail.store.last_position()
     for page in ("/stats", "/failures", "/runs?since=1h"):

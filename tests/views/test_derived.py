@@ -224,7 +224,7 @@ async def test_a_reader_of_dashboards_sees_the_views_and_not_the_log(
 
         assert asked("SELECT count(*) FROM sessions") == [(4,)]
         assert asked("SELECT count(*) FROM percentiles_daily")[0][0] > 0
-        for secret in ("steptrail.events", "steptrail.streams", f"steptrail_views_{generation}.v1_executions"):
+        for secret in ("steptrail.events", "steptrail.streams", f"steptrail_views_{generation}.v2_executions"):
             with pytest.raises(InsufficientPrivilege):
                 asked(f"SELECT * FROM {secret}")  # noqa: S608 - names of ours
         with pytest.raises(InsufficientPrivilege):

@@ -16,7 +16,7 @@ from tests.harness.asked_views import AskedViews
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
 _RUNS = 1_000
-_BIG = ("e", "v1_executions", "v1_tool_calls", "v1_steps", "v1_inferences", "v1_visits", "v1_tries", "v1_tags")
+_BIG = ("e", "v2_executions", "v2_tool_calls", "v2_steps", "v2_inferences", "v2_visits", "v2_tries", "v2_tags")
 
 
 def plans(asked: AskedViews) -> Mapping[str, Sequence[str]]:

@@ -243,7 +243,7 @@ async def test_two_rebuilds_leave_no_row_of_what_was_erased(store_url: str) -> N
         for _ in range(2):
             await views.rebuild()
             generations = [views.all.series.open(number) for number in sorted(views.all.series.sizes())]
-            read = [each.database.read(lambda s: s.ask("SELECT value FROM v1_tags")) for each in generations]
+            read = [each.database.read(lambda s: s.ask("SELECT value FROM v2_tags")) for each in generations]
             users.append({value for rows in read for (value,) in rows})
         assert users == [{"gone", "stays"}, {"stays"}]
 

@@ -34,11 +34,11 @@ async def by_hand(trail: Steptrail, url: str, statement: str) -> None:
 
 
 CHANGES = {
-    "v1_executions": "UPDATE {}v1_executions SET status = 'completed' WHERE status = 'failed'",
-    "v1_steps": "DELETE FROM {}v1_steps WHERE step = 1 AND execution = (SELECT min(execution) FROM {}v1_steps)",
-    "v1_tags": "INSERT INTO {}v1_tags SELECT 'team', 'canary-x', min(execution) FROM {}v1_executions",
-    "v1_tool_calls": "UPDATE {}v1_tool_calls SET tool = 'z' WHERE execution = (SELECT max(execution) FROM {}v1_steps)",
-    "v1_runs_daily": "UPDATE {}v1_runs_daily SET runs = runs + 1 WHERE status = 'completed'",
+    "v2_executions": "UPDATE {}v2_executions SET status = 'completed' WHERE status = 'failed'",
+    "v2_steps": "DELETE FROM {}v2_steps WHERE step = 1 AND execution = (SELECT min(execution) FROM {}v2_steps)",
+    "v2_tags": "INSERT INTO {}v2_tags SELECT 'team', 'canary-x', min(execution) FROM {}v2_executions",
+    "v2_tool_calls": "UPDATE {}v2_tool_calls SET tool = 'z' WHERE execution = (SELECT max(execution) FROM {}v2_steps)",
+    "v2_runs_daily": "UPDATE {}v2_runs_daily SET runs = runs + 1 WHERE status = 'completed'",
 }
 
 
@@ -58,9 +58,9 @@ async def test_a_row_that_was_changed_added_or_lost_is_named(store_url: str) -> 
             assert (fault.rows, fault.is_damage) == (1, True)
             assert "canary" not in str(fault)
         said = {each.table: each.what for each in found}
-        assert "which says otherwise" in said["v1_executions"]
-        assert "which is not there" in said["v1_steps"]
-        assert "which should not be there" in said["v1_tags"]
+        assert "which says otherwise" in said["v2_executions"]
+        assert "which is not there" in said["v2_steps"]
+        assert "which should not be there" in said["v2_tags"]
         assert all(what.endswith(": `steptrail rebuild`") for what in said.values())
         await trail.views.rebuild()
         assert await trail.views.verify() == []
@@ -141,7 +141,7 @@ def test_doctor_says_what_differs_and_what_to_do(store_url: str, capsys: pytest.
 
     async def meddle() -> None:
         async with Steptrail.open(store_url) as trail:
-            await by_hand(trail, store_url, CHANGES["v1_steps"])
+            await by_hand(trail, store_url, CHANGES["v2_steps"])
 
     def doctor(*words: str) -> tuple[int, list[dict[str, object]]]:
         code = main(["doctor", "--json", *words, "--store", store_url])
@@ -152,7 +152,7 @@ def test_doctor_says_what_differs_and_what_to_do(store_url: str, capsys: pytest.
     asyncio.run(meddle())
     code, (finding,) = doctor()
     assert (code, finding["damage"]) == (1, True)
-    assert str(finding["what"]).startswith("of v1_steps 1 row is not as the log has it, the first with execution ")
+    assert str(finding["what"]).startswith("of v2_steps 1 row is not as the log has it, the first with execution ")
     assert doctor("--no-views") == (0, [])
     assert main(["rebuild", "--store", store_url]) == 0
     capsys.readouterr()

@@ -35,14 +35,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedViews]:
 @pytest.fixture(scope="module")
 def rows(asked: AskedViews) -> Sequence[Mapping[str, Any]]:
     names = [column.name for column in EXECUTIONS.columns]
-    found = asked.ask(Statement(f"SELECT {', '.join(names)} FROM v1_executions", ()))  # noqa: S608
+    found = asked.ask(Statement(f"SELECT {', '.join(names)} FROM v2_executions", ()))  # noqa: S608
     made = [dict(zip(names, row, strict=True)) for row in found]
     for row in made:
         key = [row["execution"]]
-        row["tags"] = dict(asked.ask(Statement("SELECT name, value FROM v1_tags WHERE execution = $1", key)))
+        row["tags"] = dict(asked.ask(Statement("SELECT name, value FROM v2_tags WHERE execution = $1", key)))
         row["calls"] = asked.ask(
-            Statement("SELECT tool, effect, status FROM v1_tool_calls WHERE execution = $1", key)
-        ) or asked.ask(Statement("SELECT node, effect, status FROM v1_tries WHERE execution = $1", key))
+            Statement("SELECT tool, effect, status FROM v2_tool_calls WHERE execution = $1", key)
+        ) or asked.ask(Statement("SELECT node, effect, status FROM v2_tries WHERE execution = $1", key))
         row["tokens"] = sum(row[name] for name in TOKENS)
     return made
 

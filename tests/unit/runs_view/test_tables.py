@@ -7,6 +7,7 @@ import pytest
 from steptrail.projections.kernel.table import ColumnKind, Table
 from steptrail.projections.runs_view.sums import SUMS
 from steptrail.projections.runs_view.tables import ROWS
+from steptrail.projections.runs_view.view import RunsView
 
 TABLES = (*ROWS, *SUMS)
 
@@ -38,7 +39,7 @@ def test_whether_something_is_so_is_a_column_of_truth_values(table: Table) -> No
         ), column.name
 
 
-def test_no_two_tables_have_one_name_and_all_are_of_version_1() -> None:
+def test_no_two_tables_have_one_name_and_all_are_of_this_version() -> None:
     names = [table.name for table in TABLES]
     assert len(set(names)) == len(names)
-    assert all(name.startswith("v1_") for name in names)
+    assert all(name.startswith(f"v{RunsView.version}_") for name in names)
