@@ -12,6 +12,7 @@ is left to say which rows and which parts of sums were its own.
 """
 
 import logging
+import random
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,8 +112,8 @@ class Projector(Generic[F]):
             self._memory.begin_log()
         if self.reached.stream and await self._digest(self.reached) != self.reached.digest:
             return False
-        # One at a time is quick, and as the log grows each has its turn: the first may never be mended.
-        return not (damage and await self._is_readable(damage[end % len(damage)]))
+        # One at a time is quick, and any of them: the first may never be mended.
+        return not (damage and await self._is_readable(random.choice(damage)))  # noqa: S311 - spreads looks
 
     async def apply(self) -> bool:
         """Apply one batch. False when the end of the log was reached, or the projection has stopped.
