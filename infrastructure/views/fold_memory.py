@@ -91,10 +91,9 @@ class FoldMemory(Generic[F]):
             del self._folds[stream]
 
     def forget(self, stream: str | None = None) -> None:
-        """Forget all folds and which streams have any, or the fold of a stream which is all of the batch."""
+        """Forget all folds, or that of a stream which is all of the batch."""
         if stream is None:
             self._folds.clear()
-            self._marks = None
         else:
             self._folds.pop(stream, None)
         self._of_batch.clear()

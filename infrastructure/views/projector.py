@@ -101,7 +101,7 @@ class Projector(Generic[F]):
             return False
         progress, damage, self._skipped = found
         if progress.reached != self.reached or self.stopped:
-            self._memory.forget()
+            self._memory = FoldMemory(self.projection)
         self._damaged = {each.stream for each in damage}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()

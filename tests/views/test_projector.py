@@ -323,6 +323,16 @@ async def test_several_who_ask_at_once_beside_a_file_that_is_only_read_count_eac
         assert await rows(views, TOTALS) == [("even", 50, 2450), ("odd", 50, 2500)]
 
 
+async def test_what_another_one_has_counted_of_a_stream_is_its_past(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with viewed(url) as (store, views), viewed(url) as (_, others):
+        # The first one has counted from the beginning of the log, but not all.
+        for each, stream, number in ((views, "agent:a", 1), (others, "agent:b", 2), (views, "agent:b", 4)):
+            await note(store, stream, number)
+            await each.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 1, 1), ("agent:b", 2, 6)]
+
+
 async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: str) -> None:
     async with viewed(store_url) as (store, views), viewed(store_url) as (_, others), others.kept_going():
         await note(store, "agent:a", 1)
