@@ -31,7 +31,7 @@ _PROJECTIONS = Table(
         Column("generation", _INTEGER, "the generation that this is"),
         Column("position", _INTEGER, "the place in the log up to which everything is counted"),
         Column("at", _INTEGER, "the instant of the event there", INSTANT),
-        Column("stream", _TEXT, "the stream of an event that is counted"),
+        Column("stream", _TEXT, "the stream of an event of the log, counted or not"),
         Column("stream_version", _INTEGER, "its version"),
         Column("digest", _TEXT, "the digest of its commit, which tells this log from another one"),
         Column("error_position", _INTEGER, "the place of the event at which it stopped", is_optional=True),
@@ -86,7 +86,7 @@ class PlaceMoved(Exception):
 
 
 class Reached(NamedTuple):
-    """How far a projection has come: a position of the log, its instant, and an event that was counted by then.
+    """How far a projection has come: a position of the log, its instant, and an event of the log, counted or not.
 
     The digest is that of the event's commit in hex, by which one sees later whether this is the log that was counted.
     """
