@@ -232,6 +232,10 @@ def hide_replies(key: str, value: JsonValue) -> JsonValue:
     return HIDDEN if key == "reply" else value
 
 
+def hide_parts_that_are_text(key: str, value: JsonValue) -> JsonValue:
+    return {**value, "text": HIDDEN} if isinstance(value, dict) and value.get("kind") == "text" else value
+
+
 @pytest.mark.parametrize(
     ("settings", "hidden"),
     [
@@ -240,6 +244,7 @@ def hide_replies(key: str, value: JsonValue) -> JsonValue:
         ({"mask": hide_what_an_object_names}, "DE 1"),
         ({"mask_keys": ["reply"]}, "I look at 1"),
         ({"mask": hide_replies}, "I look at 1"),
+        ({"mask": hide_parts_that_are_text}, "I look at 1"),
     ],
 )
 async def test_what_is_hidden_of_events_is_hidden_in_lines_and_states_and_differences(
