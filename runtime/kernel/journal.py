@@ -120,6 +120,7 @@ class Journal(Generic[S, E]):
         self._segment: int | None = None
         self._opened_by: str | None = None
         self._lost: OwnershipLost | None = None
+        self._is_in_doubt = False
         self._outcomes: list[tuple[E, CallInFlight]] = []
 
     @classmethod
@@ -238,8 +239,12 @@ class Journal(Generic[S, E]):
 
     @property
     def owns_the_session(self) -> bool:
-        """Whether the claimed segment is stored, and no later segment of another owner is known here."""
-        return self._opened_by is not None and self._lost is None
+        """Whether the claimed segment is stored, and no later segment of another owner is known here.
+
+        After a cancellation it also has to be known whether a commit was stored: the next one would meet that as one of
+        others, and what happened would be told a second time.
+        """
+        return self._opened_by is not None and self._lost is None and not self._is_in_doubt
 
     def ask(self) -> S:
         """Return the state with the overlay for the machine to be asked. `conclude` records as of this instant."""
@@ -299,6 +304,7 @@ class Journal(Generic[S, E]):
             except asyncio.CancelledError as error:
                 # The store knows by the commit id whether it was stored. A further cancellation does not stop the
                 # question.
+                self._is_in_doubt = True
                 asking, again = await outlast(lambda: self._append(commit))
                 cancelled = again or error
                 end = asking.result()
@@ -343,7 +349,7 @@ class Journal(Generic[S, E]):
 
     def _is_at(self, state: S, head: StreamHead, stands: Standing) -> None:
         """Take this for what is stored."""
-        self._committed, self._head, self._stands = state, head, stands
+        self._committed, self._head, self._stands, self._is_in_doubt = state, head, stands, False
 
     def _row_if_moved(self, after: S, stands: Standing) -> RunSummary | None:
         """Return the row for the index if the stream stands elsewhere after a commit than before it; else None."""

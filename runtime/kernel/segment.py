@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, StoreError, stream_name
+from steptrail.domain.errors import OwnershipLost, StoreError, stream_name
 from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
@@ -148,11 +148,9 @@ async def drive_segment(
                     # Of a run that goes on, also what dies before its first effect counts as a crash.
                     await journal.flush()
                 return await drive(machine, journal, performer)
-            except asyncio.CancelledError as error:
+            except asyncio.CancelledError:
                 await flight.give_up()
-                # A commit that may be stored would be met as one of others, and what happened be told a second time.
-                if journal.owns_the_session and not isinstance(error.__cause__, AppendOutcomeUnknown):
-                    await _leave(machine, journal)
+                await _leave(machine, journal)
                 raise
             except Exception as error:
                 cancelled = await flight.give_up()
@@ -170,7 +168,7 @@ async def drive_segment(
 
 
 async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
-    """Close the segment of a caller that was cancelled. A second cancellation does not interrupt this."""
+    """Close our segment for a caller that was cancelled. A second cancellation does not interrupt this."""
     closing, _ = await outlast(lambda: _close(machine, journal))
     if not closing.cancelled() and (error := closing.exception()) is not None:
         # The caller gets its cancellation and not this error: a later resume goes on from what is stored.
@@ -178,7 +176,7 @@ async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[
 
 
 async def _close(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
-    while True:
+    while journal.owns_the_session:
         journal.record(*machine.decide(journal.peek(), Leave(at=journal.now())))
         if await journal.flush(is_patient=False):
             return

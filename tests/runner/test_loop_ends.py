@@ -6,7 +6,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import InferenceCompleted
-from steptrail.domain.errors import AppendOutcomeUnknown
+from steptrail.domain.errors import AppendOutcomeUnknown, StoreError, StoreLocked
 from steptrail.domain.kernel.record import Commit, StreamHead
 from steptrail.models import ModelReply, ModelRequest
 from steptrail.runtime.agent.agent import AnyAgent
@@ -117,16 +117,18 @@ async def test_a_reply_that_is_being_stored_when_its_loop_ends_is_stored_once(mo
             assert sum(isinstance(event, InferenceCompleted) for event in events) == 1
 
 
+@pytest.mark.parametrize("error", [AppendOutcomeUnknown("the server went away"), StoreLocked("by another process")])
 async def test_a_reply_that_may_be_stored_is_not_stored_again_by_a_run_that_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
+    error: StoreError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A store that cannot be asked now says that nothing was written: by this question, and not by the one before."""
     async with Steptrail.open("sqlite:///:memory:") as trail:
         agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
         really, is_stored, unknown = trail.store.append, asyncio.Event(), set[str]()
 
         async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
             if commit.head.commit_id in unknown:
-                raise AppendOutcomeUnknown("the server went away")
+                raise error
             end = await really(stream, expected, commit)
             if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
                 unknown.add(commit.head.commit_id)
@@ -138,6 +140,33 @@ async def test_a_reply_that_may_be_stored_is_not_stored_again_by_a_run_that_is_c
         running = asyncio.create_task(trail.run(agent, "Go.", session="s"))
         await is_stored.wait()
         running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        events = [entry.event for entry in await trail.session("s").events()]
+        assert sum(isinstance(event, InferenceCompleted) for event in events) == 1
+
+
+async def test_a_reply_that_is_being_stored_when_its_loop_is_ended_twice_is_stored_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command cancels all tasks of its loop, and `asyncio.run` does so after it."""
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+        others, really, asked = asyncio.all_tasks(), trail.store.append, asyncio.Semaphore(0)
+
+        async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+            end = await really(stream, expected, commit)
+            if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
+                asked.release()
+                await asyncio.sleep(0)
+            return end
+
+        monkeypatch.setattr(trail.store, "append", append)
+        running = asyncio.create_task(trail.run(agent, "Go.", session="s"))
+        for _ in range(3):
+            await asked.acquire()
+            for task in asyncio.all_tasks() - others:
+                task.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
         events = [entry.event for entry in await trail.session("s").events()]
