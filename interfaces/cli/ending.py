@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 PATIENCE_SECONDS = 10.0
 """How long code that does not return may hold up a command that is asked to end."""
@@ -17,6 +17,9 @@ _LAST_SECONDS = 1.0
 """How long what was left behind may take to end before the process ends without it."""
 
 _log = logging.getLogger("steptrail.runs")
+_left_open: list[asyncio.Runner] = []
+
+T = TypeVar("T")
 
 
 def endings() -> Sequence[signal.Signals]:
@@ -55,21 +58,36 @@ def when_asked_to_end(
         signal.signal(each, asked)
 
 
-async def leave_the_deaf(code: int) -> int:
-    """Return the exit code, or end the process with it if code of others runs on that was cancelled.
+def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what `asyncio.run` does, and leave the loop open, for `end_with`, if code that was cancelled runs on in it.
 
-    That is a task that takes no notice of it, or what a task has left in a helper thread of the loop, which would wait
-    for it for ever.
+    That is a task that takes no notice of it, or what a task has left in a helper thread of the loop. To close the loop
+    would wait for it for ever.
     """
+    runner = asyncio.Runner()
+    _left_open.append(runner)
+    try:
+        return runner.run(work)
+    finally:
+        if runner.run(_have_all_ended()):
+            _left_open.remove(runner)
+            runner.close()
+
+
+async def _have_all_ended() -> bool:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     left.add(asyncio.create_task(asyncio.get_running_loop().shutdown_default_executor()))
-    if (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
+    deaf = (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]
+    if deaf:
         _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
-        # To leave it behind is not enough: Python takes a run that stands there apart at its end, with tracebacks.
-        end_here(code)
-    return code
+    return not deaf
+
+
+def end_with(code: int) -> int:
+    """Return the exit code, or end the process with it if a loop was left open: Python would wait for that, too."""
+    return end_here(code) if _left_open else code
 
 
 def end_here(code: int) -> NoReturn:

@@ -45,7 +45,7 @@ from steptrail.interfaces.cli import (
     why,
     working,
 )
-from steptrail.interfaces.cli.ending import endings
+from steptrail.interfaces.cli.ending import end_with, endings
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output, one_line
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     output = Output(sys.stdout, sys.stderr)
     with _ending_when_asked() as asked:
         code = _carried_out(argv, output)
-    return Exit.TERMINATED if code == Exit.INTERRUPTED and asked else code
+    return end_with(Exit.TERMINATED if code == Exit.INTERRUPTED and asked else code)
 
 
 @cache

@@ -20,7 +20,7 @@ from steptrail.domain.continuation.limits import LIMITS, Limits
 from steptrail.domain.errors import InvalidSetting, SessionNotFound, stream_name
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.interfaces.cli.ending import endings, leave_the_deaf, when_asked_to_end
+from steptrail.interfaces.cli.ending import endings, to_the_end, when_asked_to_end
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import WayOn, given_again
 from steptrail.interfaces.cli.kinds import kind_shown
@@ -224,10 +224,7 @@ def _driven(
             shown.print_result(output, result, given_again(arguments))
             return shown.exit_of(result)
 
-    async def to_the_end() -> int:
-        return await leave_the_deaf(await driven())
-
-    return asyncio.run(to_the_end())
+    return to_the_end(driven())
 
 
 async def _stream(trail: Steptrail, arguments: argparse.Namespace, chosen: SessionId | None, *, of: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
-from steptrail.interfaces.cli.ending import PATIENCE_SECONDS, endings, leave_the_deaf, when_asked_to_end
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.ending import PATIENCE_SECONDS, endings, to_the_end, when_asked_to_end
+from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
     FORMS,
@@ -73,7 +73,7 @@ def _start(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def _work(arguments: argparse.Namespace, output: Output) -> None:
-    asyncio.run(_worked(arguments, output))
+    to_the_end(_worked(arguments, output))
 
 
 async def _worked(arguments: argparse.Namespace, output: Output) -> None:
@@ -111,4 +111,3 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> None:
             output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}{woken}")
             await ending.wait()
             output.note(f"steptrail: draining {len(worker.running)} sessions")
-    await leave_the_deaf(Exit.OK)

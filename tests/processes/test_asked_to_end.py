@@ -8,6 +8,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pytest
+
 from steptrail.interfaces.cli.ending import endings, when_asked_to_end
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.main import main
@@ -42,6 +44,7 @@ def heard() -> str:
 LEAVES_A_HELPER = """
 import asyncio
 import threading
+from pathlib import Path
 from steptrail import AgentBuilder, ErrorPolicy, tool
 from steptrail.testing import ScriptedModel, call
 
@@ -50,8 +53,13 @@ async def ask() -> None:
     \"\"\"Ask a server that does not answer.\"\"\"
     await asyncio.to_thread(threading.Event().wait)
 
-agent = AgentBuilder("a").with_model(ScriptedModel([call("ask")])).with_tools(ask).with_max_steps(1)
-agent = agent.with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
+@tool
+def move() -> None:
+    \"\"\"Move the store away.\"\"\"
+    Path(__file__).with_name("runs.db").rename(Path(__file__).with_name("moved.db"))
+
+agent = AgentBuilder("a").with_model(ScriptedModel([call("ask"), call("move")])).with_tools(ask, move)
+agent = agent.with_error_policy(ErrorPolicy.ignore_tool_errors())
 """
 
 
@@ -61,12 +69,14 @@ def carried_out(*words: str) -> None:
         main(words)
 
 
+@pytest.mark.parametrize(("steps", "code"), [(1, Exit.LIMITED), (2, Exit.REFUSED)])
 def test_given_a_tool_that_left_a_helper_of_the_loop_then_the_command_ends_without_it(
-    pool: WorkerPool, tmp_path: Path
+    steps: int, code: Exit, pool: WorkerPool, tmp_path: Path
 ) -> None:
-    (tmp_path / "bot.py").write_text(LEAVES_A_HELPER)
+    """Also a command that comes to no result: in the second step its store is moved away."""
+    (tmp_path / "bot.py").write_text(f"{LEAVES_A_HELPER}agent = agent.with_max_steps({steps}).build()")
     given = (str(tmp_path / "bot.py"), "--store", f"sqlite:///{tmp_path / 'runs.db'}")
-    assert pool.start(carried_out, "run", *given, "Go.").end().code == Exit.LIMITED
+    assert pool.start(carried_out, "run", *given, "Go.").end().code == code
 
 
 def test_given_code_that_never_gives_the_loop_back_then_the_process_ends_without_it(pool: WorkerPool) -> None:
