@@ -46,8 +46,3 @@ def is_effect_of(session: str, effect: str) -> bool:
 def stream_of(session: SessionId) -> str:
     """Return the id of the stream that holds a session."""
     return STREAM_PREFIX + session
-
-
-def session_of(stream: str) -> SessionId:
-    """Return the id of the session that a stream holds."""
-    return SessionId(stream.removeprefix(STREAM_PREFIX))

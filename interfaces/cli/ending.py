@@ -79,8 +79,7 @@ async def _have_all_ended() -> bool:
     for task in left:
         task.cancel()
     left.add(asyncio.create_task(asyncio.get_running_loop().shutdown_default_executor()))
-    deaf = (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]
-    if deaf:
+    if deaf := (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
         _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
     return not deaf
 

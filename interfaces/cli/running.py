@@ -207,7 +207,9 @@ def _driven(
             trail = await stack.enter_async_context(opened)
             stream = await _stream(trail, arguments, chosen, of=AGENTS if is_agent else FLOWS)
             output.live(stream_name(stream))
-            task, shown = _pausing_when_asked(), kind_shown(stream)
+            task, shown = asyncio.current_task(), kind_shown(stream)
+            assert task is not None  # noqa: S101 - a coroutine runs in a task
+            when_asked_to_end(task.cancel, endings())  # which pauses the run, as Ctrl-C does
             progress: Any = FlowProgress(output.live)
             if is_agent:
                 progress = Progress(output.live, output.writing if output.shows_writing else None)
@@ -254,11 +256,3 @@ async def _interrupted(handle: Any, output: Output, arguments: argparse.Namespac
 def _way_on(state: "AgentState | FlowState", arguments: argparse.Namespace) -> WayOn:
     shown = kind_shown(AGENTS if isinstance(state, AgentState) else FLOWS)
     return shown.how_to_go_on(state, given_again(arguments))
-
-
-def _pausing_when_asked() -> "asyncio.Task[object]":
-    """Have SIGTERM and SIGHUP cancel the current task, as `asyncio.run` has Ctrl-C do, and return that task."""
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine runs in a task
-    when_asked_to_end(task.cancel, endings())
-    return task

@@ -65,7 +65,7 @@ class SessionControl:
         on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._session = environment, session
-        self.stream: AgentStream = session_stream(environment, session, on_commit, on_update)
+        self.stream: AgentStream = session_stream(environment, stream_of(session), on_commit, on_update)
 
     async def run(self, agent: AnyAgent, start: Start, *, limits: Limits | None = None) -> RunResult[Any]:
         """Have an input answered: start an execution for it, go on with its execution, or return the stored result.

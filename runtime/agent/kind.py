@@ -7,7 +7,6 @@ from typing import TypeAlias
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.effects import Effect
-from steptrail.domain.agent.ids import SessionId, session_of, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -26,11 +25,11 @@ AgentStream: TypeAlias = StreamControl[AgentState, Command, stored.AgentEvent, E
 
 
 def session_stream(
-    environment: Environment, session: SessionId, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
+    environment: Environment, stream: str, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
 ) -> AgentStream:
-    """Return the control of the stream of a session."""
+    """Return the control of a stream."""
     alone = partial(Runner, None)
-    return AgentStream(AGENT, environment, stream_of(session), alone=alone, on_commit=on_commit, on_update=on_update)
+    return AgentStream(AGENT, environment, stream, alone=alone, on_commit=on_commit, on_update=on_update)
 
 
 _ENDS_OF_EFFECTS = (
@@ -42,10 +41,6 @@ _ENDS_OF_EFFECTS = (
     stored.ToolExecutionInterrupted,
     stored.ToolExecutionSuspended,
 )
-
-
-def _control(environment: Environment, stream: str) -> AgentStream:
-    return session_stream(environment, session_of(stream))
 
 
 def _in_flight(state: AgentState) -> Sequence[str]:
@@ -70,5 +65,5 @@ def _settles(event: Event) -> Place | None:
     return () if isinstance(event, _ENDS_OF_EFFECTS) else None
 
 
-KIND = Kind(machine=AGENT, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)
+KIND = Kind(machine=AGENT, control=session_stream, in_flight=_in_flight, writing=_writing, settles=_settles)
 """The kind of the streams `agent:…`."""

@@ -24,7 +24,7 @@ from steptrail.domain.flow.commands import (
 )
 from steptrail.domain.flow.decide import decide, said_by, was_accepted
 from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanRequested, StepAnswered, StepHeld
-from steptrail.domain.flow.ids import node_asked_in
+from steptrail.domain.flow.ids import flow_stream, node_asked_in
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.lacking import lacking
@@ -74,7 +74,7 @@ class FlowControl:
         on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._means = environment, means
-        self.stream = run_stream(environment, flow_id, means, on_commit, on_update)
+        self.stream = run_stream(environment, flow_stream(flow_id), means, on_commit, on_update)
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
         """Start an execution, go on with the one that has this input, or return where that one ended or waits.

@@ -13,11 +13,9 @@ from steptrail.domain.flow.events import (
     NodeAttemptInterrupted,
     NodeAttemptSuspended,
 )
-from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
@@ -37,18 +35,14 @@ OnFlowCommit: TypeAlias = Callable[[Sequence[Recorded[FlowEvent]]], None]
 
 def run_stream(
     environment: Environment,
-    flow_id: str,
+    stream: str,
     means: FlowMeans = WITHOUT,
     on_commit: OnFlowCommit | None = None,
     on_update: OnUpdate | None = None,
 ) -> FlowStream:
-    """Return the control of the stream of a run."""
+    """Return the control of a stream."""
     alone = partial(FlowRunner, None, means)
-    return FlowStream(FLOW, environment, flow_stream(flow_id), alone=alone, on_commit=on_commit, on_update=on_update)
-
-
-def _control(environment: Environment, stream: str) -> FlowStream:
-    return run_stream(environment, id_of(stream))
+    return FlowStream(FLOW, environment, stream, alone=alone, on_commit=on_commit, on_update=on_update)
 
 
 def _in_flight(state: FlowState) -> Sequence[str]:
@@ -75,5 +69,5 @@ def _settles(event: Event) -> Place | None:
             return None
 
 
-KIND = Kind(machine=FLOW, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)
+KIND = Kind(machine=FLOW, control=run_stream, in_flight=_in_flight, writing=_writing, settles=_settles)
 """The kind of the streams `flow:…`."""

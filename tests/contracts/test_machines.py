@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
 from steptrail.domain.agent.commands import Approve as ApproveCall, Fork as ForkSession, Start
-from steptrail.domain.agent.ids import SessionId
+from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
@@ -152,7 +153,7 @@ def counting(world: World, *, asks: bool) -> Agent:
 class TestAgents(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         agent = counting(world, asks=asks)
-        stream = session_stream(environment, SessionId(name))
+        stream = session_stream(environment, stream_of(SessionId(name)))
 
         def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
             start = Start(
@@ -188,7 +189,7 @@ def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
 class TestFlows(MachineContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         flow = counting_flow(world, asks=asks)
-        stream = run_stream(environment, name)
+        stream = run_stream(environment, flow_stream(name))
 
         def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
             start = StartFlow(flow=brought(flow), worker=environment.worker, options=RunOptions(), by="ana", key=key)
