@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
-from steptrail.domain.agent.events import InferenceCompleted
+from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, ToolExecutionInterrupted
 from steptrail.domain.errors import AppendOutcomeUnknown, StoreError, StoreLocked
 from steptrail.domain.kernel.record import Commit, StreamHead
 from steptrail.models import ModelReply, ModelRequest
@@ -146,23 +146,27 @@ async def test_a_reply_that_may_be_stored_is_not_stored_again_by_a_run_that_is_c
         assert sum(isinstance(event, InferenceCompleted) for event in events) == 1
 
 
-async def test_a_reply_that_is_being_stored_when_its_loop_is_ended_twice_is_stored_once(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("fact", [InferenceCompleted, ToolExecutionInterrupted])
+async def test_what_is_being_stored_when_its_loop_is_ended_twice_is_stored_once(
+    fact: type[AgentEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command cancels all tasks of its loop, and `asyncio.run` does so after it."""
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
         others, really, asked = asyncio.all_tasks(), trail.store.append, asyncio.Semaphore(0)
 
         async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
             end = await really(stream, expected, commit)
-            if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
+            if any(isinstance(event, fact) for _, event in commit.events):
                 asked.release()
                 await asyncio.sleep(0)
             return end
 
         monkeypatch.setattr(trail.store, "append", append)
-        running = asyncio.create_task(trail.run(agent, "Go.", session="s"))
+        if fact is InferenceCompleted:
+            running: asyncio.Task[object] = asyncio.create_task(trail.run(of_kind("tool"), "Go.", session="s"))
+        else:  # it is stored with the pause
+            running = await begun_with("tool", trail, session="s")
+            running.cancel()
         for _ in range(3):
             await asked.acquire()
             for task in asyncio.all_tasks() - others:
@@ -170,4 +174,4 @@ async def test_a_reply_that_is_being_stored_when_its_loop_is_ended_twice_is_stor
         await asyncio.wait({running})
         assert running.cancelled()
         events = [entry.event for entry in await trail.session("s").events()]
-        assert sum(isinstance(event, InferenceCompleted) for event in events) == 1
+        assert sum(isinstance(event, fact) for event in events) == 1
