@@ -20,7 +20,7 @@ from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, S
 from steptrail.domain.agent.events import AgentEvent, ExecutionPaused, StepCompleted, ToolCallCancelled, WaitStarted
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.fold_step import errors_of
-from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
+from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left, model_interrupted
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.hooks.types import HookType
 
@@ -46,7 +46,10 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
         in_doubt = _in_phase(step, CallPhase.IN_DOUBT)
         return Record(tuple(call_interrupted(execution, call, "crash") for call in in_doubt))
     if CallPhase.RETRYABLE in phases and stopping is None:
-        return ScheduleToolRetry(_in_phase(step, CallPhase.RETRYABLE)[0].position)
+        for call in _in_phase(step, CallPhase.RETRYABLE):
+            # The tool may be another one by now, which is tried less often, or be gone: then the call has failed.
+            if has_tries_left(execution, call.name, call.failures):
+                return ScheduleToolRetry(call.position)
     if CallPhase.RUNNING in phases:
         running = _in_phase(step, CallPhase.RUNNING)
         return _run(execution, step, running[0], running, now)
