@@ -51,8 +51,8 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
             if has_tries_left(execution, call.name, call.failures):
                 return ScheduleToolRetry(call.position)
     if CallPhase.RUNNING in phases:
-        running = _in_phase(step, CallPhase.RUNNING)
-        return _run(execution, step, running[0], running, now)
+        first = next(call for call in step.calls if call.phase in _UNSETTLED)
+        return _run(execution, step, first, _in_phase(step, CallPhase.RUNNING), now)
     hooked = _due_hooks_after(execution, step) if execution.agent.hooks else set[int]()
     for call in step.calls:
         if call.phase in _DUE or call.position in hooked:
@@ -103,7 +103,7 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
     for call in _group(execution, step, first):
         if call.phase is not CallPhase.SUSPENDED:
             if call.due_at is None or call.due_at <= recorded_at:
-                return _run(execution, step, call, [], now)
+                return _run(execution, step, first, [], now)
             later.append((call.due_at, call.position))
     if later:
         due_at, position = min(later)

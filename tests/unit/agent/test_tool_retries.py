@@ -104,16 +104,17 @@ def test_a_time_that_has_come_is_not_waited_for() -> None:
     scenario.and_(scheduled(scenario, 0)).next().is_(RunCalls((0,)))
 
 
-def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst() -> None:
+@pytest.mark.parametrize(("tried", "others"), [(0, (1, 2)), (1, (0, 2)), (2, (0, 1))])
+def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst(tried: int, others: tuple[int, int]) -> None:
     look = [running(i, "look", ToolEffect.READ) for i in range(3)]
-    failed = ToolExecutionFailed(position=1, error=BOOM, may_retry=True, duration_seconds=0.0)
-    scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(1))
-    again = scheduled(scenario, 5, position=1)
-    scenario = scenario.and_(again).next().is_(RunCalls((), (0, 2), again.due_at))
-    scenario = scenario.next(now=again.due_at).is_(RunCalls((1,), (0, 2)))
+    failed = ToolExecutionFailed(position=tried, error=BOOM, may_retry=True, duration_seconds=0.0)
+    scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(tried))
+    again = scheduled(scenario, 5, position=tried)
+    scenario = scenario.and_(again).next().is_(RunCalls((), others, again.due_at))
+    scenario = scenario.next(now=again.due_at).is_(RunCalls((tried,), others))
     # Nothing else runs any more: now its time is waited for.
-    scenario = scenario.and_(returned(0), returned(2))
-    scenario.next().is_(Record((WaitStarted(kind="tool_retry", until=again.due_at, position=1),)))
+    scenario = scenario.and_(*map(returned, others))
+    scenario.next().is_(Record((WaitStarted(kind="tool_retry", until=again.due_at, position=tried),)))
 
 
 def test_a_stop_leaves_the_failure_as_it_is_and_a_try_that_has_a_time_is_not_made() -> None:
