@@ -147,21 +147,19 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.INTERRUPTED: {**late},
     }
     # A call that was begun stays what it came to: nobody may say of it that it was not run.
-    begun = {
+    called_off = {
+        CallPhase.NEW: CallPhase.CANCELLED,
+        CallPhase.HELD: CallPhase.CANCELLED,
+        CallPhase.FORBIDDEN: CallPhase.CANCELLED,
+        CallPhase.ASKING: CallPhase.CANCELLED,
+        CallPhase.APPROVED: CallPhase.CANCELLED,
+        CallPhase.ANSWER: CallPhase.CANCELLED,
         CallPhase.AGAIN: CallPhase.INTERRUPTED,
         CallPhase.SUSPENDED: CallPhase.INTERRUPTED,
         CallPhase.RETRYING: CallPhase.FAILED,
     }
-    for phase in (
-        CallPhase.NEW,
-        CallPhase.HELD,
-        CallPhase.FORBIDDEN,
-        CallPhase.ASKING,
-        CallPhase.APPROVED,
-        CallPhase.ANSWER,
-        *begun,
-    ):
-        table[phase][stored.ToolCallCancelled] = begun.get(phase, CallPhase.CANCELLED)
+    for phase, after in called_off.items():
+        table[phase][stored.ToolCallCancelled] = after
     return table
 
 
