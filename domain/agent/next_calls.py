@@ -99,16 +99,15 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
         return ask(execution, step, now)
     if first.phase is CallPhase.HELD and (refused := no_room_for(execution, first)) is not None:
         return Record((refused,))  # nobody is asked about it, and without a yes it cannot start
-    later: list[tuple[int, int]] = []
-    for call in _group(execution, step, first):
-        if call.phase is not CallPhase.SUSPENDED:
-            if call.due_at is None or call.due_at <= recorded_at:
-                return _run(execution, step, first, [], now)
-            later.append((call.due_at, call.position))
-    if later:
-        due_at, position = min(later)
+    group = _group(execution, step, first)
+    # A call without a time is due at once.
+    times = [(call.due_at or 0, call.position) for call in group if call.phase is not CallPhase.SUSPENDED]
+    if not times:
+        return Record((_wait_for_children(group),))
+    due_at, position = min(times)
+    if due_at > recorded_at:
         return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
-    return Record((_wait_for_children([*_group(execution, step, first)]),))
+    return _run(execution, step, first, [], now)
 
 
 def _run(
