@@ -33,7 +33,8 @@ class CallPhase(StrEnum):
     AGAIN = "again"
     """The call was cut off or suspended: its start is due again, under the same effect id."""
     RETRYABLE = "retryable"
-    """The call failed and is to be tried again: a time for that is chosen next. If the run stops, it has failed."""
+    """The call failed and is to be tried again: a time for that is chosen next. If the run stops, or if its tool has no
+    tries left by now, it has failed."""
     RETRYING = "retrying"
     """The call failed and starts again at the chosen time."""
     SUSPENDED = "suspended"
@@ -53,7 +54,7 @@ class CallPhase(StrEnum):
     DENIED = "denied"
     """A person said no, or nobody answered in time."""
     CANCELLED = "cancelled"
-    """The call does not run, or does not run again."""
+    """The call does not run."""
     INTERRUPTED = "interrupted"
     """The outcome of the call is unknown. Until the step ends, a worker that lost the session may still report it."""
 
@@ -145,18 +146,20 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.ANSWER: {stored.AnswerAccepted: CallPhase.COMPLETED, stored.AnswerRejected: CallPhase.REJECTED},
         CallPhase.INTERRUPTED: {**late},
     }
-    for phase in (
-        CallPhase.NEW,
-        CallPhase.HELD,
-        CallPhase.FORBIDDEN,
-        CallPhase.ASKING,
-        CallPhase.APPROVED,
-        CallPhase.AGAIN,
-        CallPhase.RETRYING,
-        CallPhase.SUSPENDED,
-        CallPhase.ANSWER,
-    ):
-        table[phase][stored.ToolCallCancelled] = CallPhase.CANCELLED
+    # A call that was begun stays what it came to: nobody may say of it that it was not run.
+    called_off = {
+        CallPhase.NEW: CallPhase.CANCELLED,
+        CallPhase.HELD: CallPhase.CANCELLED,
+        CallPhase.FORBIDDEN: CallPhase.CANCELLED,
+        CallPhase.ASKING: CallPhase.CANCELLED,
+        CallPhase.APPROVED: CallPhase.CANCELLED,
+        CallPhase.ANSWER: CallPhase.CANCELLED,
+        CallPhase.AGAIN: CallPhase.INTERRUPTED,
+        CallPhase.SUSPENDED: CallPhase.INTERRUPTED,
+        CallPhase.RETRYING: CallPhase.FAILED,
+    }
+    for phase, after in called_off.items():
+        table[phase][stored.ToolCallCancelled] = after
     return table
 
 

@@ -89,6 +89,7 @@ def _started(fold: SessionFold, event: stored.ToolExecutionStarted, at: int) -> 
         event.position,
         event,
         due_at=None,
+        error=None,
         effect_id=event.effect_id,
         effect=event.effect,
         on_unknown=spec.on_unknown if spec is not None else OnUnknown.TELL,
@@ -117,7 +118,7 @@ def _failed(fold: SessionFold, event: stored.ToolExecutionFailed, at: int) -> No
 
 @CALL_HANDLERS.of(stored.ToolRetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: stored.ToolRetryScheduled, at: int) -> None:
-    move_call(fold, event.position, event, error=None, due_at=event.due_at)
+    move_call(fold, event.position, event, due_at=event.due_at)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionInterrupted)
@@ -161,8 +162,11 @@ def _amended(fold: SessionFold, event: stored.ToolCallAmended, at: int) -> None:
 
 @CALL_HANDLERS.of(stored.ToolCallCancelled)
 def _cancelled(fold: SessionFold, event: stored.ToolCallCancelled, at: int) -> None:
-    before = end_call(fold, event.position, event, text=f"This call was not run: {event.reason}.", suspension=None)
-    if before is not None and event.over_the_limit and fold.execution is not None:
+    before = end_call(fold, event.position, event, suspension=None)
+    if before is None or before.attempt:
+        return
+    _change(fold, before, text=f"This call was not run: {event.reason}.")
+    if event.over_the_limit and fold.execution is not None:
         fold.execution.tool_calls_refused += 1
 
 

@@ -91,10 +91,10 @@ def restated(state: AgentState, event: AgentEvent) -> AgentEvent:
     return event if then is event.then else structs.replace(event, then=then)
 
 
-def has_tries_left(execution: ExecutionFold, call: ToolExecution) -> bool:
-    """Tell whether the call has tries left after another failure, by the retry rule recorded with its tool."""
-    spec = execution.agent.tool(call.name)
-    return spec is not None and spec.retry is not None and call.failures + 1 < spec.retry.attempts
+def has_tries_left(execution: ExecutionFold, tool: str, failures: int) -> bool:
+    """Tell whether a call has tries left after so many failures, by the retry rule recorded with its tool."""
+    spec = execution.agent.tool(tool)
+    return spec is not None and spec.retry is not None and failures < spec.retry.attempts
 
 
 def model_interrupted(by: Cut | Deadline) -> InferenceInterrupted:

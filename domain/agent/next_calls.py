@@ -20,7 +20,7 @@ from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, S
 from steptrail.domain.agent.events import AgentEvent, ExecutionPaused, StepCompleted, ToolCallCancelled, WaitStarted
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.fold_step import errors_of
-from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
+from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left, model_interrupted
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.hooks.types import HookType
 
@@ -46,10 +46,13 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
         in_doubt = _in_phase(step, CallPhase.IN_DOUBT)
         return Record(tuple(call_interrupted(execution, call, "crash") for call in in_doubt))
     if CallPhase.RETRYABLE in phases and stopping is None:
-        return ScheduleToolRetry(_in_phase(step, CallPhase.RETRYABLE)[0].position)
+        for call in _in_phase(step, CallPhase.RETRYABLE):
+            # The tool may be another one by now, which is tried less often, or be gone: then the call has failed.
+            if has_tries_left(execution, call.name, call.failures):
+                return ScheduleToolRetry(call.position)
     if CallPhase.RUNNING in phases:
-        running = _in_phase(step, CallPhase.RUNNING)
-        return _run(execution, step, running[0], running, now)
+        first = next(call for call in step.calls if call.phase in _UNSETTLED)
+        return _run(execution, step, first, _in_phase(step, CallPhase.RUNNING), now)
     hooked = _due_hooks_after(execution, step) if execution.agent.hooks else set[int]()
     for call in step.calls:
         if call.phase in _DUE or call.position in hooked:
@@ -96,16 +99,15 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
         return ask(execution, step, now)
     if first.phase is CallPhase.HELD and (refused := no_room_for(execution, first)) is not None:
         return Record((refused,))  # nobody is asked about it, and without a yes it cannot start
-    later: list[tuple[int, int]] = []
-    for call in _group(execution, step, first):
-        if call.phase is not CallPhase.SUSPENDED:
-            if call.due_at is None or call.due_at <= recorded_at:
-                return _run(execution, step, call, [], now)
-            later.append((call.due_at, call.position))
-    if later:
-        due_at, position = min(later)
+    group = _group(execution, step, first)
+    # A call without a time is due at once.
+    times = [(call.due_at or 0, call.position) for call in group if call.phase is not CallPhase.SUSPENDED]
+    if not times:
+        return Record((_wait_for_children(group),))
+    due_at, position = min(times)
+    if due_at > recorded_at:
         return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
-    return Record((_wait_for_children([*_group(execution, step, first)]),))
+    return _run(execution, step, first, [], now)
 
 
 def _run(

@@ -1,6 +1,7 @@
 """Finds in a state the error on which the error policy decides."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import final
 
 from msgspec import Struct
@@ -48,13 +49,9 @@ class AgentErrorContextResolver(Struct, frozen=True):
 
     def _ignored_before(self, state: StateView, now: ErrorType) -> int:
         """Return how many of the failures in a row before the last step were ignored."""
-        if self.policy is None or self.policy.handling_for(now) is not ErrorHandlingDecision.RETRY:
+        policy = self.policy
+        if policy is None or policy.handling_for(now) is not ErrorHandlingDecision.RETRY:
             return 0
-        ignored, failed, place = 0, state.consecutive_failures - 1, len(state.steps) - 2
-        while failed > 0 and place >= 0:
-            step = state.steps[place]
-            if step.has_errors:
-                failed -= 1
-                ignored += self.policy.handling_for(decisive(step.errors).error.type) is ErrorHandlingDecision.IGNORE
-            place -= 1
-        return ignored
+        before = (decisive(step.errors) for step in islice(reversed(state.steps), 1, None) if step.errors)
+        in_a_row = islice(before, max(0, state.consecutive_failures - 1))
+        return sum(policy.handling_for(each.error.type) is ErrorHandlingDecision.IGNORE for each in in_a_row)

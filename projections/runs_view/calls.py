@@ -157,8 +157,7 @@ def _failed(run: RunMemory, event: stored.ToolExecutionFailed, moment: RunMoment
 
 @CALL_HANDLERS.of(stored.ToolRetryScheduled)
 def _retry_scheduled(run: RunMemory, event: stored.ToolRetryScheduled, moment: RunMoment) -> None:
-    if (call := move_call(run, event.position, event, moment, **_NO_OUTCOME)) is not None:
-        call.error = None
+    move_call(run, event.position, event, moment, **_NO_OUTCOME)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionInterrupted)
@@ -206,10 +205,8 @@ CALL_HANDLERS.of(stored.AnswerRejected)(_moved)
 
 @CALL_HANDLERS.of(stored.ToolCallCancelled)
 def _cancelled(run: RunMemory, event: stored.ToolCallCancelled, moment: RunMoment) -> None:
-    said = {**_NO_OUTCOME, "end_version": moment.version}
-    call = move_call(run, event.position, event, moment, **said)
-    if call is not None and call.ended is not None:
-        _put_attempt(run, call, moment)
+    if (call := move_call(run, event.position, event, moment)) is not None:
+        call.row.update(call.ended or _NO_OUTCOME, status=_STATUS[call.phase], end_version=moment.version)
 
 
 @CALL_HANDLERS.of(stored.HooksRan)

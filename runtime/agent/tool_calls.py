@@ -204,7 +204,7 @@ class ToolCalls:
             position=position,
             error=outcome.error,
             duration_seconds=seconds,
-            may_retry=outcome.may_retry and has_tries_left(execution, call),
+            may_retry=outcome.may_retry and has_tries_left(execution, call.name, call.failures + 1),
             cut_by=cut_by,
             usage=outcome.usage,
         )

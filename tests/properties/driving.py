@@ -260,7 +260,8 @@ class Life:
         assert execution is not None
         match end:
             case ToolExecutionFailed(position=position, may_retry=True):
-                may = has_tries_left(execution, self.state.tool_executions[position])
+                call = self.state.tool_executions[position]
+                may = has_tries_left(execution, call.name, call.failures + 1)
                 return structs.replace(end, may_retry=may)
             case ToolExecutionInterrupted():
                 return restated(self.state, end)

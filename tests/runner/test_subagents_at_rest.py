@@ -134,7 +134,7 @@ async def test_stopping_a_parent_while_its_child_works_stops_the_child_and_bills
         child = await trail.session(FIRST).state()
         assert (result.status, result.stop_reason, result.usage) == ("completed", "user_requested", times(2))
         assert (child.status, child.stop_reason) == ("completed", "user_requested")
-        assert result.state.steps[0].tool_executions[0].status == "cancelled"
+        assert result.state.steps[0].tool_executions[0].status == "interrupted"
 
 
 @pytest.mark.usefixtures("soon")

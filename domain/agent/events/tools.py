@@ -197,7 +197,7 @@ class ToolCallAmended(Event, frozen=True, kw_only=True):
 
 
 class ToolCallCancelled(Event, frozen=True, kw_only=True):
-    """The call will not run.
+    """The call will not run, or not run again.
 
     `over_the_limit` says that the execution had made all the calls that it may make. `cut_by` is the time limit that
     was reached; None for every other reason.

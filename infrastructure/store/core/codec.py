@@ -93,7 +93,7 @@ def _wrong_type(type_name: object, state: object) -> str:
     return f"its type is {type(type_name).__name__}, not text"
 
 
-def stored_names(types: Iterable[str], stored: Iterable[str]) -> tuple[str, ...]:
+def stored_names(types: Iterable[str], stored: Iterable[object]) -> tuple[str, ...]:
     """Return `types` with every retired name that is read as one of them.
 
     Of the names that are `stored`, those come along that a newer version gave to one of them: there is more of it then
@@ -106,7 +106,7 @@ def stored_names(types: Iterable[str], stored: Iterable[str]) -> tuple[str, ...]
         grew = not older <= wanted
         wanted |= older
     bases, newest = {_split(name)[0] for name in wanted}, _newest_versions()
-    split = {name: _split(name) for name in stored}
+    split = {name: _split(name) for name in stored if isinstance(name, str)}  # one that is damaged may be no text
     newer = {name for name, (base, version) in split.items() if base in bases and newest.get(base, 0) < version}
     return tuple(sorted(wanted | newer))
 

@@ -35,11 +35,12 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.output import OutputMode
-from steptrail.domain.tools import ApprovalRule
+from steptrail.domain.tools import ApprovalRule, ToolRetry
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from tests.unit.agent.story import (
     BOOM,
     TYPED,
+    a_tool,
     agent,
     asked,
     broke,
@@ -132,7 +133,11 @@ EXPECTED: dict[CallKey, dict[str, str]] = {
     ApprovalGranted: {"asking": "approved"},
     ApprovalDenied: {"asking": "denied"},
     ApprovalExpired: {"asking": "denied"},
-    ToolCallCancelled: {"new held forbidden asking approved again retrying suspended answer": "cancelled"},
+    ToolCallCancelled: {
+        "new held forbidden asking approved answer": "cancelled",
+        "again suspended": "interrupted",
+        "retrying": "failed",
+    },
     ToolExecutionStarted: {"new approved again retrying": "running"},
     ToolExecutionCompleted: {"running parked": "completed"},
     ToolExecutionFailed: {"new held approved again retrying running parked": "failed"},
@@ -164,7 +169,8 @@ def expected(phase: CallPhase, key: CallKey) -> str | None:
 
 
 def calling(*events: AgentEvent) -> AgentScenario:
-    return given(*opened(), *step(), asked(), wants("look"), *events)
+    tried_again = structs.replace(a_tool("look"), retry=ToolRetry(attempts=3))
+    return given(*opened(agent(tried_again)), *step(), asked(), wants("look"), *events)
 
 
 def in_phase(phase: CallPhase, *events: AgentEvent) -> AgentScenario:

@@ -1,6 +1,7 @@
 """A tool's own rule has a failed call tried again; the model and the error policy hear of the last failure only."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, ScheduleToolRetry, TakeDecision
@@ -16,6 +17,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.interruptions import has_tries_left
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (
@@ -25,6 +27,7 @@ from tests.unit.agent.story import (
     decided,
     ended,
     opened,
+    paused,
     resumed,
     returned,
     running,
@@ -86,7 +89,7 @@ def test_a_call_has_as_many_tries_as_the_rule_of_its_recorded_tool_gives_it(tool
         scenario = scenario.and_(running(0, tool, attempt=attempt))
         execution, (call,) = scenario.state.execution, scenario.state.tool_executions
         assert execution is not None
-        assert has_tries_left(execution, call) is (attempt < tries)
+        assert has_tries_left(execution, call.name, call.failures + 1) is (attempt < tries)
         scenario = scenario.and_(FAILED)
         scenario = scenario.and_(scheduled(scenario, 0, failures=attempt))
 
@@ -101,16 +104,17 @@ def test_a_time_that_has_come_is_not_waited_for() -> None:
     scenario.and_(scheduled(scenario, 0)).next().is_(RunCalls((0,)))
 
 
-def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst() -> None:
+@pytest.mark.parametrize(("tried", "others"), [(0, (1, 2)), (1, (0, 2)), (2, (0, 1))])
+def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst(tried: int, others: tuple[int, int]) -> None:
     look = [running(i, "look", ToolEffect.READ) for i in range(3)]
-    failed = ToolExecutionFailed(position=1, error=BOOM, may_retry=True, duration_seconds=0.0)
-    scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(1))
-    again = scheduled(scenario, 5, position=1)
-    scenario = scenario.and_(again).next().is_(RunCalls((), (0, 2), again.due_at))
-    scenario = scenario.next(now=again.due_at).is_(RunCalls((1,), (0, 2)))
+    failed = ToolExecutionFailed(position=tried, error=BOOM, may_retry=True, duration_seconds=0.0)
+    scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(tried))
+    again = scheduled(scenario, 5, position=tried)
+    scenario = scenario.and_(again).next().is_(RunCalls((), others, again.due_at))
+    scenario = scenario.next(now=again.due_at).is_(RunCalls((tried,), others))
     # Nothing else runs any more: now its time is waited for.
-    scenario = scenario.and_(returned(0), returned(2))
-    scenario.next().is_(Record((WaitStarted(kind="tool_retry", until=again.due_at, position=1),)))
+    scenario = scenario.and_(*map(returned, others))
+    scenario.next().is_(Record((WaitStarted(kind="tool_retry", until=again.due_at, position=tried),)))
 
 
 def test_a_stop_leaves_the_failure_as_it_is_and_a_try_that_has_a_time_is_not_made() -> None:
@@ -145,3 +149,11 @@ def test_a_run_makes_no_more_calls_than_it_may_and_notes_which_were_too_many() -
     assert starts_of(scenario.next().is_(RunCalls((1,))), 1) == (refused,)
     scenario = scenario.and_(refused)
     assert (scenario.state.tool_call_count, scenario.state.tool_calls_refused) == (1, 1)
+
+
+@pytest.mark.parametrize("now", [PLAIN, ToolSpec(name="call"), ToolSpec(name="call", retry=ToolRetry(attempts=1))])
+def test_a_failure_whose_tool_has_no_tries_left_after_a_deploy_is_the_last_one(now: ToolSpec) -> None:
+    scenario = asking_for("call").and_(running(0, "call"), FAILED, paused())
+    again = structs.replace(resumed(2, SegmentEnd.PAUSE), agent=agent(now, fingerprint="f2"))
+    scenario = scenario.and_(again, decided(0, phase=DecisionPhase.RESUME))
+    scenario.next().is_(Record((ended(seconds=2.0, errors=1),)))

@@ -23,10 +23,13 @@ from steptrail.domain.agent.events import (
     SessionStarted,
     StepCompleted,
     StepStarted,
+    ToolCallCancelled,
     ToolExecutionCompleted,
+    ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
     ToolExecutionSuspended,
+    ToolRetryScheduled,
     WaitEnded,
     WaitStarted,
 )
@@ -35,6 +38,7 @@ from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import Limits, StepsLimit
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
@@ -300,6 +304,20 @@ def test_a_look_after_a_stream_below_that_rested_is_no_retry() -> None:
     assert (run["tool_calls"], run["retries"]) == (1, 0)
     assert only(tables, ATTEMPTS)["status"] == "suspended"
     assert tables.of(RETRIES_DAILY) == []
+
+
+def test_a_call_that_is_not_tried_again_tells_of_its_last_try_as_its_outcome() -> None:
+    boom = ErrorInfo(type=ErrorType.TOOL, error_class="builtins:OSError", message="boom")
+    failed = ToolExecutionFailed(position=0, error=boom, may_retry=True, duration_seconds=1)
+    again = ToolRetryScheduled(position=0, failures=1, draw=0.5, delay_seconds=50, due_at=90 * SECOND)
+    given_up = ToolCallCancelled(position=0, reason="the run's time is up")
+    step = StepCompleted(number=1, duration_seconds=2, errors=1)
+    tables = told(OPENED, STARTED, StepStarted(number=1), ASKED, REPLY, call(), failed, again, given_up, step, DONE)
+    row = only(tables, TOOL_CALLS)
+    assert (row["status"], row["duration_us"], row["error_class"]) == ("failed", SECOND, "builtins:OSError")
+    assert (row["end_version"], tables.of(ATTEMPTS), tables.of(RETRIES_DAILY)) == (9, [], [])
+    assert only(tables, EXECUTIONS)["errors"] == 1
+    assert only(tables, FAILURES_DAILY)["calls"] == 1
 
 
 def test_a_call_tells_who_approved_it() -> None:

@@ -260,7 +260,7 @@ class TestUpcasting:
         assert codec.stored_names([], ["test.noted.v2"]) == ()
 
     def test_asking_for_a_type_finds_what_a_newer_version_stored(self) -> None:
-        there = ["test.noted.v0", "test.noted.v2", "test.noted.v10", "test.written.v1", "test.never.v1", "odd"]
+        there = ["test.noted.v0", "test.noted.v2", "test.noted.v10", "test.written.v1", "test.never.v1", "odd", b"x"]
         assert codec.stored_names(["test.noted.v1"], there) == ("test.noted.v1", "test.noted.v10", "test.noted.v2")
 
     def test_a_number_of_any_size_survives(self) -> None:
