@@ -201,7 +201,7 @@ async def test_a_stop_or_a_cancellation_while_the_flow_works_goes_down_to_it(sto
             await again_on(trail).session("s").stop(by="ops")
             result = await running
             assert result.state.stop_reason == "user_requested"
-            assert result.state.steps[0].tool_executions[0].status == "cancelled"
+            assert result.state.steps[0].tool_executions[0].status == "interrupted"
             assert result.usage.total >= 5
         else:
             running.cancel()
