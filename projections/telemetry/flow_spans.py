@@ -54,10 +54,14 @@ class FlowSpans:
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
             case stored.FlowRetried():
                 spans.begin_execution(event.execution_id, goes_on=True)
-                spans.begin_segment(self.name, version, at, self._segment(event.segment))
+                if event.worker is not None:
+                    spans.begin_segment(self.name, version, at, self._segment(event.segment))
                 for number in event.visits:
                     if (visit := self._unfinished.get(number)) is not None:
                         self._begin_visit(*visit, version, at)
+            case stored.ExecutionPaused():
+                # A run that was paused in a wait is at work when it goes on, and waits anew if it has to.
+                spans.end_wait(at, "paused")
             case stored.LimitReached():
                 spans.event(Own.LIMIT, at, {Own.LIMIT: event.limit, Own.NODE: event.node or ""})
             case _:
