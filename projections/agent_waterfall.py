@@ -20,6 +20,10 @@ class _StepPen(Rests):
         self._model: Lane | None = None
         self._calls: dict[int, Lane] = {}
         self._names: tuple[str, ...] = ()
+        self._effects: dict[str, int] = {}
+        """Effect id of a call that was started -> its position."""
+        self._asked: dict[str, int] = {}
+        """Approval -> the position of the call that it is about."""
 
     def apply(self, record: Recorded[stored.AgentEvent]) -> None:
         event, at, version = record.event, record.at, record.version
@@ -27,7 +31,7 @@ class _StepPen(Rests):
             case stored.StepStarted(number=number):
                 self._row = WaterfallRow(name=f"step {number}", began=at, version=version)
                 self.rows.append(self._row)
-                self._model, self._calls, self._names = None, {}, ()
+                self._model, self._calls, self._names, self._effects, self._asked = None, {}, (), {}, {}
             case stored.StepCompleted(errors=errors) if self._row is not None:
                 self._row.close(at, "failed" if errors else "completed")
             case stored.ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
@@ -35,7 +39,7 @@ class _StepPen(Rests):
                     goes_on=event.should_continue, resolved_by=event.resolved_by, version=version
                 )
             case stored.ExecutionResumed(ended_by=ended_by, worker=worker):
-                self.resumed(at, version, ended_by, worker)
+                self.resumed(at, version, ended_by, worker, waits_on=True)
             case stored.ExecutionFinished() if self._row is not None and self._row.ended is None:
                 self._row.close(at, "interrupted")
             case _ if self._row is not None:
@@ -58,27 +62,42 @@ class _StepPen(Rests):
                 end_newest(self._model, at, "failed", error.type.value)
             case stored.InferenceInterrupted(reason=reason):
                 end_newest(self._model, at, "interrupted", reason)
-            case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
-                lane = self._call(row, position, tool)
-                lane.bars.append(Bar(began=at, version=record.version, attempt=attempt))
+            case stored.ToolExecutionStarted(position=position, attempt=attempt, effect_id=effect):
+                self._effects[effect] = position
+                self._call(row, position).bars.append(Bar(began=at, version=record.version, attempt=attempt))
             case stored.ToolExecutionCompleted(position=position):
                 end_newest(self._calls.get(position), at, "completed")
             case stored.ToolExecutionFailed(position=position, error=error):
-                end_newest(self._calls.get(position), at, "failed", error.type.value)
+                lane = self._call(row, position)
+                if not lane.bars:
+                    lane.bars.append(Bar(began=at, version=record.version))
+                end_newest(lane, at, "failed", error.type.value)
             case stored.ToolExecutionInterrupted(position=position, reason=reason):
                 end_newest(self._calls.get(position), at, "interrupted", reason)
             case stored.ToolExecutionSuspended(position=position, reason=reason):
                 end_newest(self._calls.get(position), at, "suspended", reason)
+            case stored.ToolExecutionSettledLate(effect_id=effect, attempt=attempt, error=error):
+                late = self._calls.get(self._effects.get(effect, -1))
+                if late is not None and late.bars[-1].attempt == attempt:
+                    end_newest(late, at, "failed" if error else "completed", error.type.value if error else "")
+            case stored.ApprovalRequested(approval_id=asked, position=position):
+                self._asked[asked] = position
+            case stored.ApprovalDenied(approval_id=asked) | stored.ApprovalExpired(approval_id=asked):
+                if (about := self._asked.pop(asked, None)) is not None:
+                    self._refuse(row, about, at, record.version)
             case stored.ToolCallBlocked(position=position) | stored.ToolCallCancelled(position=position):
-                name = self._names[position] if position < len(self._names) else f"call {position}"
-                bars = self._call(row, position, name).bars
-                bars.append(Bar(began=at, version=record.version, ended=at, outcome="refused"))
+                self._refuse(row, position, at, record.version)
             case _:
                 pass
 
-    def _call(self, row: WaterfallRow, position: int, name: str) -> Lane:
+    def _refuse(self, row: WaterfallRow, position: int, at: int, version: int) -> None:
+        bar = Bar(began=at, version=version, ended=at, outcome="refused")
+        self._call(row, position).bars.append(bar)
+
+    def _call(self, row: WaterfallRow, position: int) -> Lane:
         lane = self._calls.get(position)
         if lane is None:
+            name = self._names[position] if position < len(self._names) else f"call {position}"
             lane = self._calls[position] = Lane(kind="tool", name=name)
             row.lanes.append(lane)
         return lane

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Outcome: TypeAlias = Literal["open", "completed", "failed", "interrupted", "suspended", "refused", "kept"]
-"""How a try ended; `refused` is a call that never ran."""
+"""How a try ended; `refused` is a call that did not run, or not again."""
 
 _FOLDED = 0.04
 """The share of the axis that a rest takes at most."""
@@ -37,10 +37,13 @@ class Lane:
 
 
 def end_newest(lane: Lane | None, at: int, outcome: Outcome, said: str = "") -> None:
-    """End the newest try of a lane, if there is one that is open."""
-    if lane is not None and lane.bars and lane.bars[-1].ended is None:
-        bar = lane.bars[-1]
-        bar.ended, bar.outcome, bar.said = at, outcome, said
+    """End the newest try of a lane, if it is open. One that was cut off learns later how it ended, but not when."""
+    if lane is None or not lane.bars:
+        return
+    bar = lane.bars[-1]
+    if bar.ended is None or bar.outcome == "interrupted":
+        bar.ended = at if bar.ended is None else bar.ended
+        bar.outcome, bar.said = outcome, said
 
 
 @dataclass(slots=True, kw_only=True)
