@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.ids import position_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.waterfall import Bar, Lane, RowDecision, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
@@ -20,10 +21,6 @@ class _StepPen(Rests):
         self._model: Lane | None = None
         self._calls: dict[int, Lane] = {}
         self._names: tuple[str, ...] = ()
-        self._effects: dict[str, int] = {}
-        """Effect id of a call that was started -> its position."""
-        self._asked: dict[str, int] = {}
-        """Approval -> the position of the call that it is about."""
 
     def apply(self, record: Recorded[stored.AgentEvent]) -> None:
         event, at, version = record.event, record.at, record.version
@@ -31,7 +28,7 @@ class _StepPen(Rests):
             case stored.StepStarted(number=number):
                 self._row = WaterfallRow(name=f"step {number}", began=at, version=version)
                 self.rows.append(self._row)
-                self._model, self._calls, self._names, self._effects, self._asked = None, {}, (), {}, {}
+                self._model, self._calls, self._names = None, {}, ()
             case stored.StepCompleted(errors=errors) if self._row is not None:
                 self._row.close(at, "failed" if errors else "completed")
             case stored.ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
@@ -62,8 +59,7 @@ class _StepPen(Rests):
                 end_newest(self._model, at, "failed", error.type.value)
             case stored.InferenceInterrupted(reason=reason):
                 end_newest(self._model, at, "interrupted", reason)
-            case stored.ToolExecutionStarted(position=position, attempt=attempt, effect_id=effect):
-                self._effects[effect] = position
+            case stored.ToolExecutionStarted(position=position, attempt=attempt):
                 self._call(row, position).bars.append(Bar(began=at, version=record.version, attempt=attempt))
             case stored.ToolExecutionCompleted(position=position):
                 end_newest(self._calls.get(position), at, "completed")
@@ -77,14 +73,11 @@ class _StepPen(Rests):
             case stored.ToolExecutionSuspended(position=position, reason=reason):
                 end_newest(self._calls.get(position), at, "suspended", reason)
             case stored.ToolExecutionSettledLate(effect_id=effect, attempt=attempt, error=error):
-                late = self._calls.get(self._effects.get(effect, -1))
+                late = self._calls.get(position_of(effect))
                 if late is not None and late.bars[-1].attempt == attempt:
                     end_newest(late, at, "failed" if error else "completed", error.type.value if error else "")
-            case stored.ApprovalRequested(approval_id=asked, position=position):
-                self._asked[asked] = position
-            case stored.ApprovalDenied(approval_id=asked) | stored.ApprovalExpired(approval_id=asked):
-                if (about := self._asked.pop(asked, None)) is not None:
-                    self._refuse(row, about, at, record.version)
+            case stored.ApprovalDenied(approval_id=effect) | stored.ApprovalExpired(approval_id=effect):
+                self._refuse(row, position_of(effect), at, record.version)
             case stored.ToolCallBlocked(position=position) | stored.ToolCallCancelled(position=position):
                 self._refuse(row, position, at, record.version)
             case _:
@@ -97,7 +90,7 @@ class _StepPen(Rests):
     def _call(self, row: WaterfallRow, position: int) -> Lane:
         lane = self._calls.get(position)
         if lane is None:
-            name = self._names[position] if position < len(self._names) else f"call {position}"
+            name = self._names[position] if 0 <= position < len(self._names) else f"call {position}"
             lane = self._calls[position] = Lane(kind="tool", name=name)
             row.lanes.append(lane)
         return lane

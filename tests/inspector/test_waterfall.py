@@ -10,7 +10,6 @@ from steptrail import Steptrail
 from steptrail.domain.agent.events import (
     ApprovalDenied,
     ApprovalExpired,
-    ApprovalRequested,
     ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
@@ -187,27 +186,19 @@ def test_a_call_that_never_ran_has_a_lane_and_what_was_learnt_of_one_later_ends_
     failed = ToolExecutionFailed(position=1, error=ERROR, duration_seconds=0)
     reply: list[tuple[str, dict[str, JsonValue]]] = [(f"tool-{place}", {}) for place in range(6)]
     cut_off = ToolExecutionInterrupted(position=0, reason="deadline", then=Then.PARK, duration_seconds=1)
-    asked = [
-        ApprovalRequested(
-            approval_id=f"a{place}", position=place, tool="t", arguments_digest="", expires_at=0, asked_by="t"
-        )
-        for place in (2, 3, 4)
-    ]
     drawn = agent_waterfall(
         at_each_second(
             StepStarted(number=1),
             InferenceCompleted(reply=calls(*reply), duration_seconds=1),
             begun(0),
             cut_off,
-            *asked,
             failed,
-            ApprovalDenied(approval_id="a2", by="ana"),
-            ApprovalExpired(approval_id="a3"),
-            ApprovalDenied(approval_id="of an earlier step", by="ana"),
+            ApprovalDenied(approval_id="s:1:1:2", by="ana"),
+            ApprovalExpired(approval_id="s:1:1:3"),
             structs.replace(failed, position=0, settled_by="ana"),
-            structs.replace(begun(5), effect_id="e5"),
-            ToolExecutionSettledLate(effect_id="e5", attempt=2, segment=1),
-            ToolExecutionSettledLate(effect_id="e5", attempt=1, segment=1),
+            structs.replace(begun(5), effect_id="s:1:1:5"),
+            ToolExecutionSettledLate(effect_id="s:1:1:5", attempt=2, segment=1),
+            ToolExecutionSettledLate(effect_id="s:1:1:5", attempt=1, segment=1),
             ToolExecutionSettledLate(effect_id="none", attempt=1, segment=1),
             ToolExecutionInterrupted(position=5, reason="crash", then=Then.TELL, duration_seconds=0),
         )
@@ -215,10 +206,10 @@ def test_a_call_that_never_ran_has_a_lane_and_what_was_learnt_of_one_later_ends_
     ((_, _, lanes),) = bars(drawn)
     assert lanes == [
         ("tool-0", [("failed", "tool", 4)]),
-        ("tool-1", [("failed", "tool", 8)]),
-        ("tool-2", [("refused", "", 9)]),
-        ("tool-3", [("refused", "", 10)]),
-        ("tool-5", [("completed", "", 15)]),
+        ("tool-1", [("failed", "tool", 5)]),
+        ("tool-2", [("refused", "", 6)]),
+        ("tool-3", [("refused", "", 7)]),
+        ("tool-5", [("completed", "", 11)]),
     ]
 
 
