@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.ids import position_of
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.waterfall import Bar, Lane, RowDecision, Waterfall, WaterfallRow, end_newest
+from steptrail.projections.waterfall import Bar, Lane, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
 
 
@@ -32,9 +32,7 @@ class _StepPen(Rests):
             case stored.StepCompleted(errors=errors) if self._row is not None:
                 self._row.close(at, "failed" if errors else "completed")
             case stored.ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
-                self._row.decision = RowDecision(
-                    goes_on=event.should_continue, resolved_by=event.resolved_by, version=version
-                )
+                self._row.decision = Recorded(version, at, event)
             case stored.ExecutionResumed(ended_by=ended_by, worker=worker):
                 self.resumed(at, version, ended_by, worker, waits_on=True)
             case stored.ExecutionFinished() if self._row is not None and self._row.ended is None:
@@ -84,8 +82,7 @@ class _StepPen(Rests):
                 pass
 
     def _refuse(self, row: WaterfallRow, position: int, at: int, version: int) -> None:
-        bar = Bar(began=at, version=version, ended=at, outcome="refused")
-        self._call(row, position).bars.append(bar)
+        self._call(row, position).bars.append(Bar(began=at, version=version, ended=at, outcome="refused"))
 
     def _call(self, row: WaterfallRow, position: int) -> Lane:
         lane = self._calls.get(position)

@@ -214,7 +214,6 @@ class AgentExplainer:
         outcome = state.last_continuation_outcome
         finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
         decided_by = outcome.deciding_vote if outcome else None
-        waits = state.execution.waits if state.execution is not None else ()
         is_crashed = has_crashed(standing(state), owned=owned, damage=damage)
         advice = None
         if finished and outcome is not None and state.agent is not None:
@@ -244,7 +243,7 @@ class AgentExplainer:
             is_owned=owned,
             is_crashed=is_crashed,
             crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
-            waits=waits,
+            waits=state.execution.waits if state.execution is not None else (),
             damage=damage,
             rejected_answer=_rejected_answer(state),
             context=without_secret_values(state.context),

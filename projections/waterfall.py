@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from steptrail.domain.agent.events import ContinuationEvaluated
+from steptrail.domain.kernel.record import Recorded
+
 Outcome: TypeAlias = Literal["open", "completed", "failed", "interrupted", "suspended", "refused", "kept"]
 """How a try ended; `refused` is a call that did not run, or not again."""
 
@@ -47,17 +50,11 @@ def end_newest(lane: Lane | None, at: int, outcome: Outcome, said: str = "") -> 
 
 
 @dataclass(slots=True, kw_only=True)
-class RowDecision:
-    """The decision after a step: whether the run goes on, and who decided, in which event."""
-
-    goes_on: bool
-    resolved_by: str
-    version: int
-
-
-@dataclass(slots=True, kw_only=True)
 class WaterfallRow:
-    """A step of an agent, or a visit of a node. `said` is how it ended, in words; empty for well."""
+    """A step of an agent, or a visit of a node. `said` is how it ended, in words; empty for well.
+
+    `decision` is the event that says whether the run goes on after a step.
+    """
 
     name: str
     began: int
@@ -66,7 +63,7 @@ class WaterfallRow:
     ended: int | None = None
     outcome: Outcome = "open"
     said: str = ""
-    decision: RowDecision | None = None
+    decision: Recorded[ContinuationEvaluated] | None = None
 
     def close(self, at: int, outcome: Outcome, said: str = "") -> None:
         """End the row, with all in it that is open."""

@@ -71,10 +71,9 @@ def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) 
 
 @AGENT_RUN_HANDLERS.of(stored.WaitEnded)
 def _wait_ended(run: RunMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
-    wait = run.wait
+    if run.wait is not None:
+        move_call(run, run.wait.position, event, moment)
     end_wait(run, event, moment)
-    if wait is not None:
-        move_call(run, wait.position, event, moment)
 
 
 @AGENT_RUN_HANDLERS.of(stored.ExecutionFinished)

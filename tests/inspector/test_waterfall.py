@@ -135,8 +135,8 @@ async def test_a_stored_run_is_drawn_with_a_row_a_step_and_a_lane_a_call() -> No
     assert (first.outcome, second.outcome, second.lanes[1].bars[0].said) == ("completed", "failed", "tool")
     assert first.decision is not None
     assert second.decision is not None
-    assert (first.decision.goes_on, second.decision.goes_on) == (True, False)
-    assert second.decision.resolved_by == "ErrorPolicyCriterion"
+    assert (first.decision.event.should_continue, second.decision.event.should_continue) == (True, False)
+    assert second.decision.event.resolved_by == "ErrorPolicyCriterion"
     assert drawn.rows[0].began <= drawn.rows[1].began <= drawn.last
 
 
