@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.ids import position_of
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.waterfall import Bar, Lane, RowDecision, Waterfall, WaterfallRow, end_newest
+from steptrail.projections.waterfall import Bar, Lane, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
 
 
@@ -31,11 +32,9 @@ class _StepPen(Rests):
             case stored.StepCompleted(errors=errors) if self._row is not None:
                 self._row.close(at, "failed" if errors else "completed")
             case stored.ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
-                self._row.decision = RowDecision(
-                    goes_on=event.should_continue, resolved_by=event.resolved_by, version=version
-                )
+                self._row.decision = Recorded(version, at, event)
             case stored.ExecutionResumed(ended_by=ended_by, worker=worker):
-                self.resumed(at, version, ended_by, worker)
+                self.resumed(at, version, ended_by, worker, waits_on=True)
             case stored.ExecutionFinished() if self._row is not None and self._row.ended is None:
                 self._row.close(at, "interrupted")
             case _ if self._row is not None:
@@ -58,27 +57,37 @@ class _StepPen(Rests):
                 end_newest(self._model, at, "failed", error.type.value)
             case stored.InferenceInterrupted(reason=reason):
                 end_newest(self._model, at, "interrupted", reason)
-            case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
-                lane = self._call(row, position, tool)
-                lane.bars.append(Bar(began=at, version=record.version, attempt=attempt))
+            case stored.ToolExecutionStarted(position=position, attempt=attempt):
+                self._call(row, position).bars.append(Bar(began=at, version=record.version, attempt=attempt))
             case stored.ToolExecutionCompleted(position=position):
                 end_newest(self._calls.get(position), at, "completed")
             case stored.ToolExecutionFailed(position=position, error=error):
-                end_newest(self._calls.get(position), at, "failed", error.type.value)
+                lane = self._call(row, position)
+                if not lane.bars:
+                    lane.bars.append(Bar(began=at, version=record.version))
+                end_newest(lane, at, "failed", error.type.value)
             case stored.ToolExecutionInterrupted(position=position, reason=reason):
                 end_newest(self._calls.get(position), at, "interrupted", reason)
             case stored.ToolExecutionSuspended(position=position, reason=reason):
                 end_newest(self._calls.get(position), at, "suspended", reason)
+            case stored.ToolExecutionSettledLate(effect_id=effect, attempt=attempt, error=error):
+                late = self._calls.get(position_of(effect))
+                if late is not None and late.bars[-1].attempt == attempt:
+                    end_newest(late, at, "failed" if error else "completed", error.type.value if error else "")
+            case stored.ApprovalDenied(approval_id=effect) | stored.ApprovalExpired(approval_id=effect):
+                self._refuse(row, position_of(effect), at, record.version)
             case stored.ToolCallBlocked(position=position) | stored.ToolCallCancelled(position=position):
-                name = self._names[position] if position < len(self._names) else f"call {position}"
-                bars = self._call(row, position, name).bars
-                bars.append(Bar(began=at, version=record.version, ended=at, outcome="refused"))
+                self._refuse(row, position, at, record.version)
             case _:
                 pass
 
-    def _call(self, row: WaterfallRow, position: int, name: str) -> Lane:
+    def _refuse(self, row: WaterfallRow, position: int, at: int, version: int) -> None:
+        self._call(row, position).bars.append(Bar(began=at, version=version, ended=at, outcome="refused"))
+
+    def _call(self, row: WaterfallRow, position: int) -> Lane:
         lane = self._calls.get(position)
         if lane is None:
+            name = self._names[position] if 0 <= position < len(self._names) else f"call {position}"
             lane = self._calls[position] = Lane(kind="tool", name=name)
             row.lanes.append(lane)
         return lane

@@ -90,18 +90,17 @@ def _panel(version: int, taken: stored.ContinuationEvaluated, votes: Votes) -> D
         goes_on=taken.should_continue,
         resolved_by=taken.resolved_by,
         stop_reason=taken.stop_reason.value,
-        votes=tuple(_panel_vote(vote, vote is deciding) for vote in votes),
-    )
-
-
-def _panel_vote(vote: ContinuationEvaluation, is_deciding: bool) -> PanelVote:
-    return PanelVote(
-        criterion=vote.criterion_class,
-        decision=vote.decision,
-        reason=vote.reason,
-        is_deciding=is_deciding,
-        share=_share(vote),
-        shadow=vote.shadow,
+        votes=tuple(
+            PanelVote(
+                criterion=vote.criterion_class,
+                decision=vote.decision,
+                reason=vote.reason,
+                is_deciding=vote is deciding,
+                share=_share(vote),
+                shadow=vote.shadow,
+            )
+            for vote in votes
+        ),
     )
 
 

@@ -82,10 +82,6 @@ def project_decisions(records: Iterable[Recorded[stored.AgentEvent]]) -> Decisio
                 endings.append(EndRow(event.status.value, event.stop_reason.value, event.resolved_by, event.answered))
             case _:
                 pass
-    ordered = sorted(calls.items(), key=lambda item: _place(item[0]))
-    return Decisions(tuple(decisions), tuple(row for _, row in ordered), tuple(endings))
-
-
-def _place(effect_id: str) -> tuple[int, ...]:
     # Calls of one step may start in any order; their places in the reply do not depend on it.
-    return tuple(int(part) for part in effect_id.rsplit(":", 3)[1:])
+    ordered = sorted(calls.items(), key=lambda item: [int(part) for part in item[0].rsplit(":", 3)[1:]])
+    return Decisions(tuple(decisions), tuple(row for _, row in ordered), tuple(endings))

@@ -37,7 +37,10 @@ _SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Time, tokens and cost that the execution has used. Times in seconds; `cost` where prices are recorded."""
+    """Time, tokens and cost that the execution has used. Times in seconds; `cost` where prices are recorded.
+
+    `tool_calls` are those that were started, as limits count them.
+    """
 
     steps: int
     tokens: int
@@ -83,12 +86,13 @@ class AgentExplanation(RunExplanation):
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
+        outcome = self.state.last_continuation_outcome
         return {
             "sessionId": self.session_id,
             **self._standing(),
             "answered": self.answered,
             "error": error_data(self.error),
-            "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
+            "resolvedBy": outcome.resolved_by if outcome is not None else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
             "shadowStops": [
                 {"step": stop.step, "version": stop.version, **stop.vote.to_dict()} for stop in self.shadow_stops
@@ -210,7 +214,6 @@ class AgentExplainer:
         outcome = state.last_continuation_outcome
         finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
         decided_by = outcome.deciding_vote if outcome else None
-        waits = state.execution.waits if state.execution is not None else ()
         is_crashed = has_crashed(standing(state), owned=owned, damage=damage)
         advice = None
         if finished and outcome is not None and state.agent is not None:
@@ -240,7 +243,7 @@ class AgentExplainer:
             is_owned=owned,
             is_crashed=is_crashed,
             crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
-            waits=waits,
+            waits=state.execution.waits if state.execution is not None else (),
             damage=damage,
             rejected_answer=_rejected_answer(state),
             context=without_secret_values(state.context),
@@ -390,14 +393,13 @@ def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:
 
 def _spent(state: AgentState) -> Spent:
     execution = state.execution
-    recorded = execution.calls if execution is not None else 0
     end = execution.finished_at if execution and execution.finished_at is not None else state.as_of
     return Spent(
         steps=state.step_count,
         tokens=state.usage.total,
         active_seconds=state.cumulative_execution_seconds,
         wall_seconds=seconds_between(execution.started_at, end) if execution else 0.0,
-        tool_calls=recorded + sum(not call.is_answer for call in state.tool_executions),
+        tool_calls=state.tool_call_count,
         failed_steps=state.total_failures,
         cost=state.cost,
     )

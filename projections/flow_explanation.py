@@ -12,7 +12,6 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
-from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.standing import standing
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
@@ -285,11 +284,9 @@ class FlowExplainer:
         if self._asked is not None and not (self._is_over or self._is_asked()):
             raise ConfigurationError(f"{self._id} has no execution {self._asked!r}: it has {len(self._started)}")
         run, graph = state.run, state.graph
-        error, limit = None, None
-        if run is not None and isinstance(run.ended_by, stored.NodeFailed):
-            error = run.ended_by.error
-        if run is not None and isinstance(run.ended_by, stored.LimitReached):
-            limit = run.ended_by
+        ended_by = run.ended_by if run is not None else None
+        error = ended_by.error if isinstance(ended_by, stored.NodeFailed) else None
+        limit = ended_by if isinstance(ended_by, stored.LimitReached) else None
         finished = run.finished if run is not None else None
         waits = run.waits if run is not None else ()
         is_left = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
@@ -319,7 +316,7 @@ class FlowExplainer:
             not_reached=tuple(name for name in names if name not in visited),
             spent=FlowSpent(
                 nodes=len(names),
-                finished_nodes=_finished_nodes(run) if run is not None else 0,
+                finished_nodes=sum(visits > (node in run.open) for node, visits in run.visits_of.items()) if run else 0,
                 finished_visits=run.finished_visits if run is not None else 0,
                 attempts=run.attempts if run is not None else 0,
                 tokens=state.usage.total,
@@ -344,11 +341,6 @@ def _doing(state: FlowState) -> list[str]:
     running = [task for task in state.tasks if task.phase is TaskPhase.RUNNING]
     tries = [f'node "{task.node}", attempt {task.attempt} ({task.effect_id})' for task in running]
     return tries or [f"{state.phase.value}: {', '.join(sorted({task.node for task in state.tasks})) or 'no node'}"]
-
-
-def _finished_nodes(run: RunFold) -> int:
-    """Return of how many nodes a visit has ended."""
-    return sum(visits > (node in run.open) for node, visits in run.visits_of.items())
 
 
 def _waits_for(state: FlowState) -> str | None:

@@ -37,7 +37,7 @@ class _VisitPen(Rests):
                 self.rows.append(begun)
                 self._open[node, visit] = begun
             case stored.FlowResumed(ended_by=ended_by, worker=worker):
-                self.resumed(at, version, ended_by, worker)
+                self.resumed(at, version, ended_by, worker, waits_on=False)
             case stored.ExecutionFinished():
                 for still_open in self._open.values():
                     still_open.close(at, "interrupted")

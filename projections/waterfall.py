@@ -8,8 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from steptrail.domain.agent.events import ContinuationEvaluated
+from steptrail.domain.kernel.record import Recorded
+
 Outcome: TypeAlias = Literal["open", "completed", "failed", "interrupted", "suspended", "refused", "kept"]
-"""How a try ended; `refused` is a call that never ran."""
+"""How a try ended; `refused` is a call that did not run, or not again."""
 
 _FOLDED = 0.04
 """The share of the axis that a rest takes at most."""
@@ -37,24 +40,21 @@ class Lane:
 
 
 def end_newest(lane: Lane | None, at: int, outcome: Outcome, said: str = "") -> None:
-    """End the newest try of a lane, if there is one that is open."""
-    if lane is not None and lane.bars and lane.bars[-1].ended is None:
-        bar = lane.bars[-1]
-        bar.ended, bar.outcome, bar.said = at, outcome, said
-
-
-@dataclass(slots=True, kw_only=True)
-class RowDecision:
-    """The decision after a step: whether the run goes on, and who decided, in which event."""
-
-    goes_on: bool
-    resolved_by: str
-    version: int
+    """End the newest try of a lane, if it is open. One that was cut off learns later how it ended, but not when."""
+    if lane is None or not lane.bars:
+        return
+    bar = lane.bars[-1]
+    if bar.ended is None or bar.outcome == "interrupted":
+        bar.ended = at if bar.ended is None else bar.ended
+        bar.outcome, bar.said = outcome, said
 
 
 @dataclass(slots=True, kw_only=True)
 class WaterfallRow:
-    """A step of an agent, or a visit of a node. `said` is how it ended, in words; empty for well."""
+    """A step of an agent, or a visit of a node. `said` is how it ended, in words; empty for well.
+
+    `decision` is the event that says whether the run goes on after a step.
+    """
 
     name: str
     began: int
@@ -63,7 +63,7 @@ class WaterfallRow:
     ended: int | None = None
     outcome: Outcome = "open"
     said: str = ""
-    decision: RowDecision | None = None
+    decision: Recorded[ContinuationEvaluated] | None = None
 
     def close(self, at: int, outcome: Outcome, said: str = "") -> None:
         """End the row, with all in it that is open."""

@@ -4,10 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, WaitEnded, WaitStarted
+from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, PauseLifted, WaitEnded, WaitStarted
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.projections.waterfall import Rest, Waterfall, WaterfallRow
+
+_FOR_A_WORKER = "for a worker"
 
 
 class Rests(ABC):
@@ -16,29 +19,43 @@ class Rests(ABC):
     def __init__(self) -> None:
         self.rows: list[WaterfallRow | Rest] = []
         self._rest: Rest | None = None
+        self._wait: str | None = None
         self._began: int | None = None
-        self._before = self._last = 0
+        self._alive = self._last = 0
 
     def drawing(self, records: Iterable[Recorded[Any]]) -> Waterfall:
         """Return the waterfall of these events."""
         for record in records:
             at, version = record.at, record.version
             if self._began is None:
-                self._began = self._last = at
-            self._before, self._last = self._last, max(at, self._last)
+                self._began = self._alive = at
+            self._last = max(at, self._last)
             match record.event:
                 case WaitStarted(kind=kind):
+                    self._wait = kind
                     self._rests(kind, at, version)
                 case WaitEnded(by=by):
-                    self._goes_on(at, by)
+                    self._wait = None
+                    if not self._is_paused:
+                        self._goes_on(at, by)
                 case ExecutionPaused(by=by):
                     self._rests("paused", at, version, by)
+                case PauseLifted(by=by) if self._is_paused:
+                    self._rests(_FOR_A_WORKER, at, version, by)
                 case ExecutionFinished():
+                    self._wait = None
                     self._goes_on(at)
                     self.apply(record)
                 case _:
                     self.apply(record)
+            if record.event.counts_as is not EventKind.OUTSIDE:
+                self._alive = at
         return Waterfall(rows=self.rows, began=self._began or 0, last=self._last)
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether a pause lasts, or nobody has gone on with the run since it was lifted."""
+        return self._rest is not None and self._rest.kind in {"paused", _FOR_A_WORKER}
 
     @abstractmethod
     def apply(self, record: Recorded[Any]) -> None:
@@ -56,12 +73,15 @@ class Rests(ABC):
             self._rest.ended, self._rest.by = at, by or self._rest.by
             self._rest = None
 
-    def resumed(self, at: int, version: int, ended_by: SegmentEnd, worker: str) -> None:
-        """Begin a segment: between it and the one before was a rest, also where no event says so."""
-        if self._rest is not None:
-            if self._rest.kind == "paused":
-                self._goes_on(at)
-            return
-        kinds = {SegmentEnd.CRASH: "crashed", SegmentEnd.TAKE_OVER: "taken over", SegmentEnd.START: "for a worker"}
-        if (kind := kinds.get(ended_by)) is not None:
-            self.rows.append(Rest(kind=kind, began=self._before, version=version, ended=at, by=worker))
+    def resumed(self, at: int, version: int, ended_by: SegmentEnd, worker: str, *, waits_on: bool) -> None:
+        """Begin a segment: between it and the one before was a rest, also where no event says so.
+
+        `waits_on` says whether a run that was paused in a wait goes on with that wait.
+        """
+        if self._rest is None:
+            kind = {SegmentEnd.CRASH: "crashed", SegmentEnd.TAKE_OVER: "taken over"}.get(ended_by, _FOR_A_WORKER)
+            self.rows.append(Rest(kind=kind, began=self._alive, version=version, ended=at, by=worker))
+        elif self._is_paused:
+            self._goes_on(at)
+            if waits_on and self._wait is not None:
+                self._rests(self._wait, at, version)

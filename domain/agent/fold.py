@@ -72,10 +72,10 @@ class ExecutionFold(ExecutionBase, kw_only=True):
 
     `input` is the message that it answers. A retry has the input of the execution `retry_of`. `asked_again` says that a
     message came while the execution was paused. `waited` says that a wait for a time is over and no criterion has voted
-    since. `calls` counts those of the recorded steps, other than answers, `tool_calls` the started ones by tool, and
-    `tool_calls_refused` those beyond the limit. `usage` includes the bill of the sessions below this one, and
-    `usage_below` is that part. `rejections` counts the answers in a row that were rejected. `answer_due` says that the
-    next model call is the one of `OutputMode.LAST` that asks for the answer. `context` is what was said of the run.
+    since. `tool_calls` counts the calls that were started by tool, and `tool_calls_refused` those beyond the limit.
+    `usage` includes the bill of the sessions below this one, and `usage_below` is that part. `rejections` counts the
+    answers in a row that were rejected. `answer_due` says that the next model call is the one of `OutputMode.LAST` that
+    asks for the answer. `context` is what was said of the run.
     """
 
     input: Message | None
@@ -95,7 +95,6 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     asked_again: bool = False
     waited: bool = False
     hooks_ran: frozenset[HookPhase] = frozenset()
-    calls: int = 0
     tool_calls: dict[str, int] = {}
     tool_calls_refused: int = 0
     retry_of: str | None = None

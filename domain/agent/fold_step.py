@@ -146,7 +146,6 @@ def _step_completed(fold: SessionFold, event: stored.StepCompleted, at: int) -> 
     if step is None or execution is None:
         return
     errors = errors_of(step)
-    answers = sum([call.is_answer for call in step.calls])
     recorded = AgentStep(
         number=event.number,
         started_at=step.started_at,
@@ -154,10 +153,9 @@ def _step_completed(fold: SessionFold, event: stored.StepCompleted, at: int) -> 
         tool_executions=tuple(step.calls),
         errors=errors,
         duration_seconds=event.duration_seconds,
-        output=step.output or _without_verdict(step, execution, errors, has_answer=answers > 0),
+        output=step.output or _without_verdict(step, execution, errors),
     )
     execution.steps = execution.steps.appended(recorded)
-    execution.calls += len(step.calls) - answers
     execution.active_us += round(event.duration_seconds * 1e6)
     # A model call that was given up leaves the input unanswered. After one that failed, the error policy decides.
     given_up = step.reply is None and not errors
@@ -185,14 +183,12 @@ def _step_completed(fold: SessionFold, event: stored.StepCompleted, at: int) -> 
     fold.step = None
 
 
-def _without_verdict(
-    step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...], *, has_answer: bool
-) -> StepOutput | None:
+def _without_verdict(step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...]) -> StepOutput | None:
     """Return where a step without a verdict stands: that its answer was not judged, or that the answer is due.
 
     It is due after a reply that asks for no tools, and that was not asked for the answer yet.
     """
-    if has_answer:
+    if any(call.is_answer for call in step.calls):
         return StepOutput(verdict=OutputVerdict.UNJUDGED)
     output = execution.agent.output
     if output is None or output.mode is not OutputMode.LAST or step.output_mode is not None:

@@ -7,14 +7,11 @@ are not told: somebody told them, here or in another process.
 import logging
 from collections.abc import Sequence
 
-from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import SessionForked
 from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SessionErased
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.messages import Message
 from steptrail.domain.newest import Newest
 from steptrail.projections.masking import Masking
 from steptrail.projections.telemetry.content import SpanContent
@@ -48,7 +45,11 @@ class SpanFolds:
     ) -> None:
         self._store, self._parts = store, parts
         self._trace_per: TracePer = trace_per
-        self._content = SpanContent(masking, _asked) if masking is not None else None
+        self._content = (
+            SpanContent(masking, lambda state, agent: Requests().build(state, agent).messages)
+            if masking is not None
+            else None
+        )
         self.remembered = remembered or (_REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT)
         self._folds = Newest[str, SpanFold | None](self.remembered)
         """The stream that grew last is the last one. None stands for a stream that cannot be read."""
@@ -96,7 +97,3 @@ class SpanFolds:
             state, _ = await fold_stream(AGENT, self._store, stream, at=records[0].version)
             fold.begin_at(state)
         return fold.apply(records)
-
-
-def _asked(state: AgentState, agent: AgentSnapshot) -> Sequence[Message]:
-    return Requests().build(state, agent).messages

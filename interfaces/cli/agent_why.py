@@ -14,10 +14,8 @@ _MOST_OF_A_CONTEXT = 300
 def agent_why_data(explained: AgentExplanation, store: str | None) -> dict[str, JsonValue]:
     """Return the explanation as JSON, with the command that goes on."""
     state, advice = explained.state, explained.advice
-    outcome = state.last_continuation_outcome
     return {
         **explained.to_dict(),
-        "resolvedBy": outcome.resolved_by if outcome else None,
         "stubborn": [vote.to_dict() for vote in advice.stubborn] if advice else [],
         **_way_on(explained, store).to_dict(),
         "owned": explained.is_owned if state.is_open else None,

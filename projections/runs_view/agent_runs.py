@@ -12,8 +12,8 @@ from steptrail.projections.runs_view.executions import (
     begin_rest,
     begin_run,
     change_metadata,
-    end_rest,
     end_run,
+    end_wait,
     resume_run,
     run_at,
 )
@@ -71,10 +71,9 @@ def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) 
 
 @AGENT_RUN_HANDLERS.of(stored.WaitEnded)
 def _wait_ended(run: RunMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
-    wait, run.wait = run.wait, None
-    end_rest(run, moment, event.reason, event.by)
-    if wait is not None:
-        move_call(run, wait.position, event, moment)
+    if run.wait is not None:
+        move_call(run, run.wait.position, event, moment)
+    end_wait(run, event, moment)
 
 
 @AGENT_RUN_HANDLERS.of(stored.ExecutionFinished)

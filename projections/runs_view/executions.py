@@ -151,6 +151,13 @@ def rest_in_wait(run: RunMemory, wait: stored.WaitStarted, moment: RunMoment) ->
     begin_rest(run, RestMemory(moment.version, wait.kind, for_people, moment.at, until=wait.until), moment)
 
 
+def end_wait(run: RunMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
+    """End a wait. A pause in which it ends, such as by the answer of a person, goes on."""
+    run.wait = None
+    if run.rest is not None and run.rest.kind != "pause":
+        end_rest(run, moment, event.reason, event.by)
+
+
 def end_rest(run: RunMemory, moment: RunMoment, ending: str, by: str | None = None) -> None:
     """End the rest that lasts, if one does, and count its time."""
     if (rest := run.rest) is None:

@@ -5,7 +5,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.storable import plain
-from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run, run_at
+from steptrail.projections.runs_view.executions import begin_run, end_run, end_wait, resume_run, run_at
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
@@ -48,10 +48,7 @@ def _resumed(run: RunMemory, event: stored.FlowResumed, moment: RunMoment) -> No
     resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 
-@FLOW_RUN_HANDLERS.of(stored.WaitEnded)
-def _wait_ended(run: RunMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
-    run.wait = None
-    end_rest(run, moment, event.reason, event.by)
+FLOW_RUN_HANDLERS.of(stored.WaitEnded)(end_wait)
 
 
 @FLOW_RUN_HANDLERS.of(stored.ExecutionFinished)

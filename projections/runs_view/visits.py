@@ -157,14 +157,10 @@ def _end_try(
     moment.changes.put(TRIES, row)
     visit.row["active_us"] = whole(_number(visit.row["active_us"]) + micros(event.duration_seconds))
     _put(run, visit, moment)
-    if not _is_at_work(run):
+    if not any(task.is_running for visit in run.visits.values() for task in visit.tries.values()):
         run.active = run.active.stopped(moment.at)
     if isinstance(event, stored.NodeAttemptCompleted) and event.item is not None:
         del visit.tries[event.item]
-
-
-def _is_at_work(run: RunMemory) -> bool:
-    return any(task.is_running for visit in run.visits.values() for task in visit.tries.values())
 
 
 def _bill(

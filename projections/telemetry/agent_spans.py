@@ -3,7 +3,7 @@
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events.tools import Then
-from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
@@ -125,7 +125,7 @@ class AgentSpans:
                 cost = self._cost(event.reply)
                 spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply), **cost, **told})
             case stored.InferenceFailed():
-                self._failed(_CHAT, at, event.error)
+                self._spans.fail_try(_CHAT, at, event.error, self._content)
             case stored.InferenceInterrupted():
                 spans.end_try(_CHAT, at, {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason})
 
@@ -153,7 +153,7 @@ class AgentSpans:
                 spans.end_try(f"call {position}", at, {Own.STATUS: "completed", **self._result(event.result)})
             case stored.ToolExecutionFailed(position=position, error=error):
                 self._failures[position] = error.type.value
-                self._failed(f"call {position}", at, error)
+                self._spans.fail_try(f"call {position}", at, error, self._content)
             case stored.ToolExecutionInterrupted(position=position):
                 reason: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason}
                 if event.then is Then.FAIL:
@@ -164,7 +164,7 @@ class AgentSpans:
             case stored.ToolExecutionSettledLate():
                 key = self._calls.get(f"{event.effect_id} {event.attempt}", "")
                 if event.error is not None:
-                    self._failed(key, at, event.error)
+                    self._spans.fail_try(key, at, event.error, self._content)
                 else:
                     spans.end_try(key, at, {Own.STATUS: "completed", **self._result(event.result)})
             case stored.ToolRetryScheduled():
@@ -172,11 +172,6 @@ class AgentSpans:
                 spans.event(Own.RETRY, at, {Name.ERROR_TYPE: kind, Own.FAILURES: event.failures})
             case _:
                 pass
-
-    def _failed(self, key: str, at: int, error: ErrorInfo) -> None:
-        about: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class}
-        words = self._content.error(error) if self._content is not None else {}
-        self._spans.end_try(key, at, about | words, is_error=True)
 
     def _result(self, result: JsonValue) -> dict[str, Attribute]:
         return self._content.value(Name.TOOL_RESULT, result) if self._content is not None else {}

@@ -1,6 +1,6 @@
 """The spans of a workflow: a segment of its run, in it the visits of nodes, in a visit the tries."""
 
-from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.json_value import JsonValue
@@ -54,10 +54,14 @@ class FlowSpans:
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
             case stored.FlowRetried():
                 spans.begin_execution(event.execution_id, goes_on=True)
-                spans.begin_segment(self.name, version, at, self._segment(event.segment))
+                if event.worker is not None:
+                    spans.begin_segment(self.name, version, at, self._segment(event.segment))
                 for number in event.visits:
                     if (visit := self._unfinished.get(number)) is not None:
                         self._begin_visit(*visit, version, at)
+            case stored.ExecutionPaused():
+                # A run that was paused in a wait is at work when it goes on, and waits anew if it has to.
+                spans.end_wait(at, "paused")
             case stored.LimitReached():
                 spans.event(Own.LIMIT, at, {Own.LIMIT: event.limit, Own.NODE: event.node or ""})
             case _:
@@ -91,7 +95,7 @@ class FlowSpans:
                 spans.end_try(_key(event), at, {Own.STATUS: "completed", **self._told(Own.OUTPUT, event.output)})
             case stored.NodeAttemptFailed():
                 self._failures[_key(event)] = event.error.type.value
-                self._failed(_key(event), at, event.error)
+                self._spans.fail_try(_key(event), at, event.error, self._content)
             case stored.NodeAttemptInterrupted():
                 about: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason.value}
                 if event.then is stored.NodeThen.FAIL:
@@ -135,11 +139,6 @@ class FlowSpans:
             self._begun.add(effect)
         part = _visit_key(event.node, event.visit)
         self._spans.begin_try(key, f"try {event.node}", version, at, about, part=part, effect=effect)
-
-    def _failed(self, key: str, at: int, error: ErrorInfo) -> None:
-        about: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class}
-        words = self._content.error(error) if self._content is not None else {}
-        self._spans.end_try(key, at, about | words, is_error=True)
 
     def _told(self, name: str, value: JsonValue) -> dict[str, Attribute]:
         return self._content.value(name, value) if self._content is not None else {}

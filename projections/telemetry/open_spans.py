@@ -8,9 +8,11 @@ back no span. A try that a crash cut off ends at the last sign of life before th
 import re
 from dataclasses import dataclass, field
 
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.projections.telemetry.content import SpanContent
 from steptrail.projections.telemetry.names import CONTENT, MOST_CHARACTERS, Name, Own
 from steptrail.projections.telemetry.span import (
     LONGEST,
@@ -181,6 +183,11 @@ class OpenSpans:
         if (ended := self._tries.pop(key, None)) is not None:
             ended.attributes |= attributes
             self._end(ended, at if ended.cut_at is None else ended.cut_at, is_error=is_error)
+
+    def fail_try(self, key: str, at: int, error: ErrorInfo, content: SpanContent | None) -> None:
+        """End a try with an error, unless it has ended. `content` says how its words are told; None for not at all."""
+        words = content.error(error) if content is not None else {}
+        self.end_try(key, at, {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class, **words}, is_error=True)
 
     def begin_wait(self, kind: str, version: int, at: int) -> None:
         """Begin a wait. A wait that is open ends."""

@@ -223,6 +223,7 @@ def agrees_with_the_agent(stream: str, records: Sequence[Recorded[Any]], tables:
     for row in rows:
         state = evolve_all(initial(stream), records[: _int(row["version"])])
         _agrees_with_state(row, state, tables)
+        _rests_as_its_status_says(row, tables)
         stop = stops.get(state.execution_id or "")
         assert (row["ended_at"] is None) == (stop is None)
         if stop is not None:
@@ -234,6 +235,15 @@ def agrees_with_the_agent(stream: str, records: Sequence[Recorded[Any]], tables:
     assert newest.fold.executions == len(rows)
     if rows:
         assert rows[-1]["status"] == newest.status
+
+
+def _rests_as_its_status_says(row: Row, tables: Tables) -> None:
+    """Check that a run that is paused or waits is in one rest, of that kind, and one that has ended in none."""
+    kinds = {"paused": ["pause"], "waiting": [row["waits_for"]]}
+    rests = [
+        rest["kind"] for rest in tables.of(RESTS) if (rest["execution"], rest["ended_at"]) == (row["execution"], None)
+    ]
+    assert row["status"] in {"pending", "in_progress"} or rests == kinds.get(str(row["status"]), [])
 
 
 def _agrees_with_state(row: Row, state: AgentState, tables: Tables) -> None:
@@ -309,6 +319,7 @@ def agrees_with_the_flow(stream: str, records: Sequence[Recorded[Any]], tables: 
             tokens = nodes = 0
         tokens, nodes = tokens + _int(row["tree_tokens"]), nodes + _int(row["steps"])
         assert (row["ordinal"], row["name"], row["status"]) == (run.ordinal, state.name, state.status)
+        _rests_as_its_status_says(row, tables)
         assert (tokens, nodes) == (run.usage.total, run.finished_visits)
         assert row["active_us"] == run.active.us(state.as_of)
         assert (row["started_at"], row["ended_at"]) == (run.started_at, run.finished_at)

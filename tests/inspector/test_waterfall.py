@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from steptrail import Steptrail
 from steptrail.domain.agent.events import (
+    ApprovalDenied,
+    ApprovalExpired,
     ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
@@ -16,13 +19,17 @@ from steptrail.domain.agent.events import (
     InferenceFailed,
     InferenceInterrupted,
     InferenceStarted,
+    MetadataChanged,
+    PauseLifted,
     StepCompleted,
     StepStarted,
+    StopRequested,
     ToolCallBlocked,
     ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
     ToolExecutionStarted,
     ToolExecutionSuspended,
     WaitEnded,
@@ -51,6 +58,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.events.attempts import CutReason
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
@@ -127,8 +135,8 @@ async def test_a_stored_run_is_drawn_with_a_row_a_step_and_a_lane_a_call() -> No
     assert (first.outcome, second.outcome, second.lanes[1].bars[0].said) == ("completed", "failed", "tool")
     assert first.decision is not None
     assert second.decision is not None
-    assert (first.decision.goes_on, second.decision.goes_on) == (True, False)
-    assert second.decision.resolved_by == "ErrorPolicyCriterion"
+    assert (first.decision.event.should_continue, second.decision.event.should_continue) == (True, False)
+    assert second.decision.event.resolved_by == "ErrorPolicyCriterion"
     assert drawn.rows[0].began <= drawn.rows[1].began <= drawn.last
 
 
@@ -174,6 +182,37 @@ def test_the_tries_of_a_call_are_parts_of_one_lane_and_each_says_how_it_ended() 
     ]
 
 
+def test_a_call_that_never_ran_has_a_lane_and_what_was_learnt_of_one_later_ends_its_try() -> None:
+    failed = ToolExecutionFailed(position=1, error=ERROR, duration_seconds=0)
+    reply: list[tuple[str, dict[str, JsonValue]]] = [(f"tool-{place}", {}) for place in range(6)]
+    cut_off = ToolExecutionInterrupted(position=0, reason="deadline", then=Then.PARK, duration_seconds=1)
+    drawn = agent_waterfall(
+        at_each_second(
+            StepStarted(number=1),
+            InferenceCompleted(reply=calls(*reply), duration_seconds=1),
+            begun(0),
+            cut_off,
+            failed,
+            ApprovalDenied(approval_id="s:1:1:2", by="ana"),
+            ApprovalExpired(approval_id="s:1:1:3"),
+            structs.replace(failed, position=0, settled_by="ana"),
+            structs.replace(begun(5), effect_id="s:1:1:5"),
+            ToolExecutionSettledLate(effect_id="s:1:1:5", attempt=2, segment=1),
+            ToolExecutionSettledLate(effect_id="s:1:1:5", attempt=1, segment=1),
+            ToolExecutionSettledLate(effect_id="none", attempt=1, segment=1),
+            ToolExecutionInterrupted(position=5, reason="crash", then=Then.TELL, duration_seconds=0),
+        )
+    )
+    ((_, _, lanes),) = bars(drawn)
+    assert lanes == [
+        ("tool-0", [("failed", "tool", 4)]),
+        ("tool-1", [("failed", "tool", 5)]),
+        ("tool-2", [("refused", "", 6)]),
+        ("tool-3", [("refused", "", 7)]),
+        ("tool-5", [("completed", "", 11)]),
+    ]
+
+
 def test_waits_pauses_and_crashes_are_rests_and_what_is_open_has_no_end() -> None:
     drawn = agent_waterfall(
         at_each_second(
@@ -181,11 +220,20 @@ def test_waits_pauses_and_crashes_are_rests_and_what_is_open_has_no_end() -> Non
             WaitStarted(kind="approval"),
             ExecutionPaused(by="ana", step_seconds=0.0),
             resumed(SegmentEnd.PAUSE),
-            WaitStarted(kind="approval"),
+            MetadataChanged(by="ana"),
             resumed(SegmentEnd.WAIT),
             WaitEnded(reason="approved", by="ben"),
             WaitEnded(reason="due"),
+            StopRequested(by="ana"),
             resumed(SegmentEnd.CRASH),
+            WaitStarted(kind="unknown_outcome"),
+            ExecutionPaused(by="ana", step_seconds=0.0),
+            WaitEnded(reason="settled", by="ben"),
+            PauseLifted(by="ben"),
+            resumed(SegmentEnd.PAUSE),
+            WaitStarted(kind="unknown_outcome"),
+            WaitEnded(reason="settled", by="ben"),
+            MetadataChanged(by="ana"),
             resumed(SegmentEnd.WAIT),
             WaitStarted(kind="retry"),
         )
@@ -195,10 +243,16 @@ def test_waits_pauses_and_crashes_are_rests_and_what_is_open_has_no_end() -> Non
         ("approval", 3, None),
         ("paused", 4, "ana"),
         ("approval", 7, "ben"),
-        ("crashed", 9, "vm:2"),
+        ("crashed", 10, "vm:2"),
+        ("unknown_outcome", 12, None),
+        ("paused", 14, "ana"),
+        ("for a worker", 15, "ben"),
+        ("unknown_outcome", 17, "ben"),
+        ("for a worker", 19, "vm:2"),
         ("retry", None, None),
     ]
-    assert [(rest.kind, rest.began // SECOND) for rest in drawn.rests()][3] == ("crashed", 8)
+    began = {(rest.kind, rest.began // SECOND) for rest in drawn.rests()}
+    assert began >= {("approval", 4), ("crashed", 8), ("for a worker", 18)}
 
 
 def test_the_end_of_a_run_ends_what_it_cut_off() -> None:

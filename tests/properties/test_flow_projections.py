@@ -11,6 +11,7 @@ from steptrail.domain.flow.waits import kind_of
 from steptrail.lifecycle import FlowAttemptEnded, FlowAttemptStarted, FlowExecutionEnded, FlowExecutionStarted
 from steptrail.projections.flow_explanation import FlowExplainer
 from steptrail.projections.lifecycle.flow_fold import FlowLifecycleFold
+from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.projections.telemetry.fold import SpanFold
 from steptrail.workflow import flow_lifecycle_events
@@ -26,6 +27,9 @@ from tests.profile import examples
 from tests.properties.flow_driving import FLOW_ID, FlowLife, worked_lives
 
 STREAM = f"flow:{FLOW_ID}"
+WAIT = "steptrail.wait"
+NO_WAITS = {"pause", "crash", "worker"}
+"""The kinds of rests that are no waits."""
 
 
 @examples(80)
@@ -67,6 +71,14 @@ def test_spans_hold_together_however_the_log_is_cut(life: FlowLife, data: st.Dat
     cut = data.draw(st.integers(0, len(life.committed)))
     fold = SpanFold(STREAM)
     assert (*fold.apply(life.committed[:cut]), *fold.apply(life.committed[cut:])) == whole
+    tables = projected(RunsView(), entries(STREAM, life.committed))
+    # A run that nobody took up has a segment without length.
+    assert sum(span.name.startswith("invoke_workflow ") for span in whole) == sum(
+        max(1, each) for row in tables.of(EXECUTIONS) if isinstance(each := row["segments"], int)
+    )
+    waits = [(about[WAIT], span.start, span.end) for span in whole if WAIT in (about := span.attributes)]
+    rests = [(row["kind"], row["started_at"], row["ended_at"]) for row in tables.of(RESTS)]
+    assert sorted(waits, key=str) == sorted((rest for rest in rests if rest[0] not in NO_WAITS), key=str)
 
 
 @examples(60)

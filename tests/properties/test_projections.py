@@ -8,10 +8,14 @@ from steptrail.domain.agent.events import ExecutionFinished
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.standing import standing, summary
 from steptrail.projections import (
+    explain,
     project_agent_state,
     project_execution_time,
     project_stop_reasons,
 )
+from steptrail.projections.runs_view.tables import EXECUTIONS
+from steptrail.projections.runs_view.view import RunsView
+from tests.harness.projecting import entries, projected
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
@@ -67,3 +71,18 @@ def test_a_row_that_is_written_when_the_standing_changes_is_never_late(life: Lif
         assert now.stop_reason == (state.stop_reason.value if state.stop_reason else None)
         if not state.is_open:
             assert row == now or not row.is_open
+
+
+@some
+@given(lives(), st.data())
+def test_why_says_of_an_execution_what_its_row_says(life: Life, data: st.DataObject) -> None:
+    records = life.committed[: data.draw(st.integers(2, len(life.committed)))]
+    rows = projected(RunsView(), entries(f"agent:{SESSION}", records)).of(EXECUTIONS)
+    said = explain(SESSION, records, now=records[-1].at)
+    if rows:
+        told, spent, row = said.to_dict(), said.spent, rows[-1]
+        named = (told["status"], told["stopReason"], told["answered"])
+        assert named == (row["status"], row["stop_reason"], row["answered"])
+        assert row["ended_at"] is None or told["resolvedBy"] == row["resolved_by"]
+        counted = (spent.steps, spent.failed_steps, spent.tool_calls, spent.tokens, round(spent.wall_seconds * 1e6))
+        assert counted == tuple(row[name] for name in ("steps", "errors", "tool_calls", "tree_tokens", "wall_us"))

@@ -10,6 +10,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.flow.decide import why_no_retry
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.words import Status, duration, status_word, usd
@@ -152,24 +153,18 @@ def _facts(state: AgentState | FlowState, data: _Data, masking: Masking) -> Iter
     if data.get("notReached"):
         yield "not reached", ", ".join(str(node) for node in _list(data["notReached"])[:20])
     if spent := _object(data.get("spent")):
-        yield "spent", _spent(spent)
+        yield "spent", _spent(spent, state.cost)
 
 
-def _spent(spent: _Data) -> str:
+def _spent(spent: _Data, cost: Cost | None) -> str:
     counted = [
         many(cast("int", spent[key]), thing)
         for key, thing in (("steps", "step"), ("toolCalls", "tool call"), ("finishedVisits", "visit"))
         if spent.get(key)
     ]
     counted.append(many(cast("int", spent.get("tokens", 0)), "token"))
-    cost = _object(spent.get("cost"))
-    if cost.get("usd") is not None:
-        least = (
-            "at least "
-            if cost.get("unpricedModels") or cost.get("unmeteredReplies") or cost.get("unattributedTokens")
-            else ""
-        )
-        counted.append(f"{least}{usd(float(str(cost['usd'])))}")
+    if cost is not None:
+        counted.append(f"{'' if cost.is_complete else 'at least '}{usd(float(cost.usd))}")
     active, wall = (float(cast("float", spent.get(key, 0.0))) for key in ("activeSeconds", "wallSeconds"))
     return ", ".join([*counted, f"{duration(active)} active", f"{duration(wall)} in all"])
 

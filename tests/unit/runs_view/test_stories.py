@@ -158,6 +158,17 @@ def test_a_pause_in_a_wait_parts_the_wait_and_no_time_is_counted_twice() -> None
     assert (run["idle_us"], run["people_us"], run["wall_us"]) == (3 * SECOND, 3 * SECOND, 5 * SECOND)
 
 
+def test_a_pause_goes_on_when_somebody_answers_in_it_what_the_run_had_waited_for() -> None:
+    waiting = WaitStarted(kind="unknown_outcome", position=0)
+    paused = (OPENED, STARTED, waiting, ExecutionPaused(by="ana", step_seconds=0))
+    tables = told(*paused, WaitEnded(reason="settled", by="bob"), MetadataChanged(by="ana"), resumed(SegmentEnd.PAUSE))
+    assert rests(tables) == [
+        ("unknown_outcome", 3 * SECOND, 4 * SECOND, "paused"),
+        ("pause", 4 * SECOND, 7 * SECOND, "resumed"),
+    ]
+    assert only(told(*paused, WaitEnded(reason="settled", by="bob")), EXECUTIONS)["waits_for"] is None
+
+
 def test_a_cancelled_caller_and_a_retry_are_no_wait_for_people() -> None:
     tables = told(
         OPENED,

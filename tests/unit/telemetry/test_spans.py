@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from steptrail.domain.agent.events import ExecutionFinished, ExecutionResumed, ExecutionStarted, WaitStarted
+from steptrail.domain.agent.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    WaitStarted,
+)
+from steptrail.domain.flow.events import FlowResumed, FlowRetried, NodeOpened
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -184,3 +191,34 @@ def test_a_call_that_a_crash_cut_off_ends_at_the_last_sign_of_life() -> None:
     spans = spans_of("agent:a", records)
     cut = next(span for span in spans if span.attributes.get("steptrail.status") == "interrupted")
     assert cut.end == segments(spans)[0].end == records[resumed - 1].at < records[resumed].at
+
+
+END = ExecutionFinished(status=ExecutionStatus.STOPPED, stop_reason=StopReason.USER_REQUESTED, resolved_by="UserStop")
+
+
+def ended(log: list[Recorded[Any]]) -> Recorded[Any]:
+    return Recorded(log[-1].version + 1, log[-1].at + 10**6, END)
+
+
+def test_a_wait_of_a_workflow_ends_with_the_pause_in_it_because_the_run_waits_anew_afterwards() -> None:
+    begun = next(place for place, each in enumerate(flow("below")) if isinstance(each.event, WaitStarted)) + 1
+    back = next(each.event for each in flow("below") if isinstance(each.event, FlowResumed))
+    before = [each.event for each in flow("below")[:begun]]
+    later = [ExecutionPaused(by="ana", step_seconds=0.0), back, NodeOpened(node="work", visit=1, number=9), back, END]
+    seconds = [Recorded(at, at * 10**6, event) for at, event in enumerate([*before, *later], 1)]
+    spans = spans_of("flow:f", seconds)
+    (wait,) = (span for span in spans if "steptrail.wait" in span.attributes)
+    assert (wait.end, wait.attributes["steptrail.status"]) == ((begun + 1) * 10**6, "paused")
+    # Afterwards the run is at work: a process that died in it lived until its last event.
+    assert [span.end // 10**6 - begun for span in segments(spans)] == [1, 3, 5]
+
+
+def test_a_retry_of_a_workflow_for_a_worker_has_no_segment_before_one_begins_with_it() -> None:
+    records = changed(flow("retried"), FlowRetried, worker=None)
+    retried = next(each for each in records if isinstance(each.event, FlowRetried))
+    back = next(each for each in records if isinstance(each.event, FlowResumed))
+    taken_up = structs.replace(back, version=retried.version + 1, at=retried.at + 10**6)
+    log = [*records[: retried.version], taken_up]
+    before = segments(spans_of("flow:f", records[: retried.version - 1]))
+    after = segments(spans_of("flow:f", [*log, ended(log)]))
+    assert [span.start for span in after] == [*(span.start for span in before), taken_up.at]
