@@ -76,6 +76,9 @@ class _StepPen(Rests):
                     end_newest(late, at, "failed" if error else "completed", error.type.value if error else "")
             case stored.ApprovalDenied(approval_id=effect) | stored.ApprovalExpired(approval_id=effect):
                 self._refuse(row, position_of(effect), at, record.version)
+            case stored.ToolCallCancelled(position=position) if (begun := self._calls.get(position)) is not None:
+                # It stays what it came to: nobody may say of it that it did not run.
+                end_newest(begun, at, "interrupted", begun.bars[-1].said)
             case stored.ToolCallBlocked(position=position) | stored.ToolCallCancelled(position=position):
                 self._refuse(row, position, at, record.version)
             case _:

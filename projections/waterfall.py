@@ -12,7 +12,7 @@ from steptrail.domain.agent.events import ContinuationEvaluated
 from steptrail.domain.kernel.record import Recorded
 
 Outcome: TypeAlias = Literal["open", "completed", "failed", "interrupted", "suspended", "refused", "kept"]
-"""How a try ended; `refused` is a call that did not run, or not again."""
+"""How a try ended; `refused` is a call that did not run."""
 
 _FOLDED = 0.04
 """The share of the axis that a rest takes at most."""
@@ -40,11 +40,11 @@ class Lane:
 
 
 def end_newest(lane: Lane | None, at: int, outcome: Outcome, said: str = "") -> None:
-    """End the newest try of a lane, if it is open. One that was cut off learns later how it ended, but not when."""
+    """End the newest try of a lane, if it is open. One that was cut off or suspended learns later only how it ended."""
     if lane is None or not lane.bars:
         return
     bar = lane.bars[-1]
-    if bar.ended is None or bar.outcome == "interrupted":
+    if bar.outcome in {"open", "interrupted", "suspended"}:
         bar.ended = at if bar.ended is None else bar.ended
         bar.outcome, bar.said = outcome, said
 

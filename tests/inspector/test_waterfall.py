@@ -213,6 +213,37 @@ def test_a_call_that_never_ran_has_a_lane_and_what_was_learnt_of_one_later_ends_
     ]
 
 
+def test_a_call_that_was_begun_and_is_called_off_ends_as_what_it_came_to() -> None:
+    reply: list[tuple[str, dict[str, JsonValue]]] = [(f"tool-{place}", {}) for place in range(5)]
+    cut_off = ToolExecutionInterrupted(position=0, reason="crash", then=Then.RERUN, duration_seconds=0)
+    suspended = ToolExecutionSuspended(position=2, session="s", reason="waiting", duration_seconds=1)
+    drawn = agent_waterfall(
+        at_each_second(
+            StepStarted(number=1),
+            InferenceCompleted(reply=calls(*reply), duration_seconds=1),
+            structs.replace(begun(0, 2), effect_id="s:1:1:0"),
+            cut_off,
+            begun(1),
+            ToolExecutionFailed(position=1, error=ERROR, duration_seconds=1, may_retry=True),
+            begun(2),
+            suspended,
+            begun(3),
+            structs.replace(suspended, position=3),
+            *(ToolCallCancelled(position=place, reason="stopped") for place in (0, 1, 2, 4)),
+            ToolExecutionFailed(position=3, error=ERROR, duration_seconds=0),
+            ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=2, segment=1),
+        )
+    )
+    ((_, _, lanes),) = bars(drawn)
+    assert lanes == [
+        ("tool-0", [("completed", "", 4)]),
+        ("tool-1", [("failed", "tool", 6)]),
+        ("tool-2", [("interrupted", "waiting", 8)]),
+        ("tool-3", [("failed", "tool", 10)]),
+        ("tool-4", [("refused", "", 14)]),
+    ]
+
+
 def test_waits_pauses_and_crashes_are_rests_and_what_is_open_has_no_end() -> None:
     drawn = agent_waterfall(
         at_each_second(
