@@ -123,7 +123,7 @@ class Progress:
             case stored.ToolCallBlocked(position=position, reason=reason, hook=hook):
                 return (f"  {self._name(position)} blocked by {hook}: {reason}",)
             case stored.ToolCallCancelled(position=position, reason=reason):
-                return (f"  {self._name(position)} not run: {reason}",)
+                return (f"  {self._name(position)} called off: {reason}",)
             case _:
                 return ()
 

@@ -196,12 +196,14 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
         InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
         ToolExecutionCompleted(position=1, duration_seconds=0.5),
         ToolCallBlocked(position=0, reason="not\nnow", hook="Guard"),
-        ToolExecutionInterrupted(position=7, reason="crash", then=Then.TELL, duration_seconds=0.0),
+        ToolExecutionInterrupted(position=7, reason="crash", then=Then.RERUN, duration_seconds=0.0),
+        ToolCallCancelled(position=7, reason="ana stopped the run"),
     ) == [
         "  model replied in 0.25 s, 15 tokens, calls add, sub",
         "  sub finished in 0.50 s",
         "  add blocked by Guard: not now",
         "  call 7 interrupted: crash",
+        "  call 7 called off: ana stopped the run",
     ]
 
 
