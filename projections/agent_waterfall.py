@@ -20,6 +20,8 @@ class _StepPen(Rests):
         self._row: WaterfallRow | None = None
         self._model: Lane | None = None
         self._calls: dict[int, Lane] = {}
+        self._begun: dict[str, Lane] = {}
+        """The calls of the step that were begun, by the ids of their effects."""
         self._names: tuple[str, ...] = ()
 
     def apply(self, record: Recorded[stored.AgentEvent]) -> None:
@@ -28,9 +30,10 @@ class _StepPen(Rests):
             case stored.StepStarted(number=number):
                 self._row = WaterfallRow(name=f"step {number}", began=at, version=version)
                 self.rows.append(self._row)
-                self._model, self._calls, self._names = None, {}, ()
+                self._model, self._calls, self._begun, self._names = None, {}, {}, ()
             case stored.StepCompleted(errors=errors) if self._row is not None:
                 self._row.close(at, "failed" if errors else "completed")
+                self._begun = {}
             case stored.ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
                 self._row.decision = Recorded(version, at, event)
             case stored.ExecutionResumed(ended_by=ended_by, worker=worker):
@@ -57,8 +60,9 @@ class _StepPen(Rests):
                 end_newest(self._model, at, "failed", error.type.value)
             case stored.InferenceInterrupted(reason=reason):
                 end_newest(self._model, at, "interrupted", reason)
-            case stored.ToolExecutionStarted(position=position, attempt=attempt):
-                self._call(row, position).bars.append(Bar(began=at, version=record.version, attempt=attempt))
+            case stored.ToolExecutionStarted(position=position, attempt=attempt, effect_id=effect):
+                lane = self._begun[effect] = self._call(row, position)
+                lane.bars.append(Bar(began=at, version=record.version, attempt=attempt))
             case stored.ToolExecutionCompleted(position=position):
                 end_newest(self._calls.get(position), at, "completed")
             case stored.ToolExecutionFailed(position=position, error=error):
@@ -71,7 +75,7 @@ class _StepPen(Rests):
             case stored.ToolExecutionSuspended(position=position, reason=reason):
                 end_newest(self._calls.get(position), at, "suspended", reason)
             case stored.ToolExecutionSettledLate(effect_id=effect, attempt=attempt, error=error):
-                late = self._calls.get(position_of(effect))
+                late = self._begun.get(effect)
                 if late is not None and late.bars[-1].attempt == attempt:
                     end_newest(late, at, "failed" if error else "completed", error.type.value if error else "")
             case stored.ApprovalDenied(approval_id=effect) | stored.ApprovalExpired(approval_id=effect):

@@ -198,8 +198,9 @@ def test_a_call_that_never_ran_has_a_lane_and_what_was_learnt_of_one_later_ends_
             structs.replace(failed, position=0, settled_by="ana"),
             structs.replace(begun(5), effect_id="s:1:1:5"),
             ToolExecutionSettledLate(effect_id="s:1:1:5", attempt=2, segment=1),
+            # A worker may tell late also of a call of a step that is over.
+            ToolExecutionSettledLate(effect_id="s:1:0:5", attempt=1, segment=1),
             ToolExecutionSettledLate(effect_id="s:1:1:5", attempt=1, segment=1),
-            ToolExecutionSettledLate(effect_id="none", attempt=1, segment=1),
             ToolExecutionInterrupted(position=5, reason="crash", then=Then.TELL, duration_seconds=0),
         )
     )
@@ -209,7 +210,7 @@ def test_a_call_that_never_ran_has_a_lane_and_what_was_learnt_of_one_later_ends_
         ("tool-1", [("failed", "tool", 5)]),
         ("tool-2", [("refused", "", 6)]),
         ("tool-3", [("refused", "", 7)]),
-        ("tool-5", [("completed", "", 11)]),
+        ("tool-5", [("completed", "", 12)]),
     ]
 
 
@@ -225,13 +226,15 @@ def test_a_call_that_was_begun_and_is_called_off_ends_as_what_it_came_to() -> No
             cut_off,
             begun(1),
             ToolExecutionFailed(position=1, error=ERROR, duration_seconds=1, may_retry=True),
-            begun(2),
+            structs.replace(begun(2), effect_id="s:1:1:2"),
             suspended,
             begun(3),
             structs.replace(suspended, position=3),
             *(ToolCallCancelled(position=place, reason="stopped") for place in (0, 1, 2, 4)),
             ToolExecutionFailed(position=3, error=ERROR, duration_seconds=0),
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=2, segment=1),
+            StepCompleted(number=1, duration_seconds=1, errors=2),
+            ToolExecutionSettledLate(effect_id="s:1:1:2", attempt=1, segment=1),
         )
     )
     ((_, _, lanes),) = bars(drawn)
