@@ -38,14 +38,9 @@ class PanelVote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPanel:
-    """A decision, in event `version`, after step `step` (0: before the first), with its votes in their order."""
+    """A decision, as it was stored, with its votes in their order."""
 
-    version: int
-    step: int
-    phase: DecisionPhase
-    goes_on: bool
-    resolved_by: str
-    stop_reason: str
+    taken: Recorded[stored.ContinuationEvaluated]
     votes: tuple[PanelVote, ...]
 
 
@@ -73,7 +68,7 @@ def decision_panel(records: Sequence[Recorded[stored.AgentEvent]], version: int)
             case stored.ContinuationEvaluated() as taken:
                 votes = resolved_votes(ballot, taken.phase)
                 if record.version == version:
-                    return _panel(version, taken, votes)
+                    return _panel(Recorded(version, record.at, taken), votes)
                 if taken.phase is not DecisionPhase.RESUME or not taken.should_continue:
                     ballot.decided_votes = votes
             case _:
@@ -81,15 +76,10 @@ def decision_panel(records: Sequence[Recorded[stored.AgentEvent]], version: int)
     return None
 
 
-def _panel(version: int, taken: stored.ContinuationEvaluated, votes: Votes) -> DecisionPanel:
+def _panel(taken: Recorded[stored.ContinuationEvaluated], votes: Votes) -> DecisionPanel:
     deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
     return DecisionPanel(
-        version=version,
-        step=taken.step,
-        phase=taken.phase,
-        goes_on=taken.should_continue,
-        resolved_by=taken.resolved_by,
-        stop_reason=taken.stop_reason.value,
+        taken=taken,
         votes=tuple(
             PanelVote(
                 criterion=vote.criterion_class,

@@ -462,7 +462,8 @@ def test_a_decision_has_the_votes_that_it_resolved_and_how_near_each_limit_was()
     assert [each.share for each in panel.votes] == [None, 1.0, 0.25, 0.25, 1.0, None, None, None]
     assert [each.is_deciding for each in panel.votes] == [False, True, *[False] * 6]
     assert panel.votes[2].shadow is ContinuationDecision.FORBID
-    assert (panel.step, panel.goes_on, panel.stop_reason, panel.resolved_by) == (2, False, "steps_limit", "StepsLimit")
+    taken = panel.taken.event
+    assert (taken.step, taken.should_continue, taken.stop_reason.value) == (2, False, "steps_limit")
     first = decision_panel(records, 2)
     assert first is not None
     assert [each.criterion for each in first.votes] == ["Old"]
