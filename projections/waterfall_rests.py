@@ -79,7 +79,9 @@ class Rests(ABC):
         `waits_on` says whether a run that was paused in a wait goes on with that wait.
         """
         if self._rest is None:
-            kind = {SegmentEnd.CRASH: "crashed", SegmentEnd.TAKE_OVER: "taken over"}.get(ended_by, _FOR_A_WORKER)
+            # A pause that is not known here began before the stretch, or with a fork.
+            kinds = {SegmentEnd.CRASH: "crashed", SegmentEnd.TAKE_OVER: "taken over", SegmentEnd.PAUSE: "paused"}
+            kind = kinds.get(ended_by, _FOR_A_WORKER)
             self.rows.append(Rest(kind=kind, began=self._alive, version=version, ended=at, by=worker))
         elif self._is_paused:
             self._goes_on(at)

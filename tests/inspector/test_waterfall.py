@@ -288,6 +288,9 @@ def test_waits_pauses_and_crashes_are_rests_and_what_is_open_has_no_end() -> Non
     began = {(rest.kind, rest.began // SECOND) for rest in drawn.rests()}
     assert began >= {("approval", 4), ("crashed", 8), ("for a worker", 18)}
 
+    cut = at_each_second(MetadataChanged(by="ana"), resumed(SegmentEnd.PAUSE))
+    assert bars(agent_waterfall(cut)) == [("paused", 2, "vm:2")]
+
 
 def test_the_end_of_a_run_ends_what_it_cut_off() -> None:
     drawn = agent_waterfall(at_each_second(StepStarted(number=1), WaitStarted(kind="retry"), FINISHED))
