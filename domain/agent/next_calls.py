@@ -46,18 +46,16 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
         in_doubt = _in_phase(step, CallPhase.IN_DOUBT)
         return Record(tuple(call_interrupted(execution, call, "crash") for call in in_doubt))
     if CallPhase.RETRYABLE in phases and stopping is None:
-        for call in _in_phase(step, CallPhase.RETRYABLE):
+        for failed in _in_phase(step, CallPhase.RETRYABLE):
             # The tool may be another one by now, which is tried less often, or be gone: then the call has failed.
-            if has_tries_left(execution, call.name, call.failures):
-                return ScheduleToolRetry(call.position)
+            if has_tries_left(execution, failed.name, failed.failures):
+                return ScheduleToolRetry(failed.position)
     if CallPhase.RUNNING in phases:
         first = next(call for call in step.calls if call.phase in _UNSETTLED)
         return _run(execution, step, first, _in_phase(step, CallPhase.RUNNING), now)
     hooked = _due_hooks_after(execution, step) if execution.agent.hooks else set[int]()
-    for call in step.calls:
-        if call.phase in _DUE or call.position in hooked:
-            break
-    else:
+    call = next((each for each in step.calls if each.phase in _DUE or each.position in hooked), None)
+    if call is None:
         return None
     if call.phase is CallPhase.PARKED:
         return Record((WaitStarted(kind="unknown_outcome", position=call.position),))

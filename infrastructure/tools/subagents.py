@@ -14,7 +14,7 @@ from pydantic import Field
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row
+from steptrail.domain.kernel.given import a_mapping, a_row
 from steptrail.domain.usage import BilledUsage
 from steptrail.infrastructure.tools.child_tools import (
     MOST_CHARACTERS,
@@ -29,6 +29,7 @@ from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildSession, why_no_answer
 from steptrail.runtime.agent.given import a_context, an_agent, refuse_unread
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded
+from steptrail.runtime.kernel.given_code import digest_below
 
 _PROMPT = "the whole task: it sees nothing else of this"
 
@@ -137,6 +138,7 @@ class SubagentTool(_RunsAgents):
         **options: Unpack[ChildOptions],
     ) -> None:
         self._subagent = subagent = agent if isinstance(agent, Subagent) else Subagent(agent=agent)
+        self.digest = digest_below({"": subagent.agent})
         chosen = name or (tool_name(subagent.agent.name) if is_agent(subagent.agent) else None)
         if chosen is None:
             raise ConfigurationError("a subagent that is made later needs a name: SubagentTool(..., name=...)")
@@ -164,16 +166,15 @@ class SpawnSubagent(_RunsAgents):
         description: str | None = None,
         **options: Unpack[ChildOptions],
     ) -> None:
-        if not isinstance(subagents, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            given = type(subagents).__name__
-            raise ConfigurationError(f"tool {name!r}: its subagents are a mapping from names to agents, not {given}")
-        if not subagents:
+        if not a_mapping(subagents, f"tool {name!r}: its subagents, by their names,"):
             raise ConfigurationError(f"tool {name!r} has no subagents to spawn")
         if unnamed := [each for each in subagents if not isinstance(each, str) or not each.strip()]:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"tool {name!r}: the name of a subagent is a text, not {unnamed[0]!r}")
         self._subagents = named = {
             each: made if isinstance(made, Subagent) else Subagent(agent=made) for each, made in subagents.items()
         }
+
+        self.digest = digest_below({each: made.agent for each, made in named.items()})
 
         def spawn(
             subagent: Annotated[str, Field(description="which one", json_schema_extra={"enum": [*named]})],

@@ -162,16 +162,14 @@ def _retry_scheduled(run: RunMemory, event: stored.ToolRetryScheduled, moment: R
 
 @CALL_HANDLERS.of(stored.ToolExecutionInterrupted)
 def _interrupted(run: RunMemory, event: stored.ToolExecutionInterrupted, moment: RunMoment) -> None:
-    is_there = event.position < len(run.calls)
+    is_there, seconds = event.position < len(run.calls), event.duration_seconds
     error = unknown_outcome(run.calls[event.position].tool) if is_there and event.then is Then.FAIL else None
-    seconds = event.duration_seconds
     _end(run, event, event.position, moment, "interrupted", bill=event.usage, error=error, seconds=seconds)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionSuspended)
 def _suspended(run: RunMemory, event: stored.ToolExecutionSuspended, moment: RunMoment) -> None:
-    seconds = event.duration_seconds
-    _end(run, event, event.position, moment, SUSPENDED, bill=event.usage, seconds=seconds)
+    _end(run, event, event.position, moment, SUSPENDED, bill=event.usage, seconds=event.duration_seconds)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionSettledLate)

@@ -34,7 +34,7 @@ from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.resources import checked_opener, name_of
 from steptrail.runtime.agent.tool_port import RunnableTool, wanted_by
 from steptrail.runtime.agent.type_variables import ContextT, OutputT_co
-from steptrail.runtime.kernel.given_code import digests_below
+from steptrail.runtime.kernel.given_code import digest_below
 from steptrail.runtime.kernel.ports import ModelDriver
 
 
@@ -120,20 +120,24 @@ class Agent(Generic[OutputT_co, ContextT]):
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"agent {self.name!r}: {error}") from None
         # The fingerprint leaves out the locator: the same agent may be found in two places.
-        told = {name: value for name, value in content.items() if name not in {"fingerprint", "locator"}}
+        told = {**content, "below": self.digest}
+        told = {name: value for name, value in told.items() if name not in {"fingerprint", "locator"}}
         # An agent without these is the same as before there were any.
         told = {name: value for name, value in told.items() if value is not None or name not in _LATER}
-        if below := digests_below(self.tools):
-            told["below"] = [*below]
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
+
+    @property
+    def digest(self) -> str | None:
+        """The digests of the workflows that its tools run, also below other agents; None when they run none."""
+        return digest_below(self.tools)
 
     def replace(self, *, resources: Callable[[ContextT], AbstractAsyncContextManager[object]]) -> Self:
         """Return the agent with other resources, such as fakes for a test. Raises `ConfigurationError`."""
         return replace(self, resources=checked_opener(resources))
 
 
-_LATER = frozenset({"context", "output", "resources"})
+_LATER = frozenset({"below", "context", "output", "resources"})
 """The fields of a snapshot that the fingerprint leaves out when they are None."""
 
 AnyAgent: TypeAlias = Agent[Any, Any]

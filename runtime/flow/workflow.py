@@ -11,7 +11,7 @@ from steptrail.domain.flow.definition import FlowDefinition, definition_text
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.flow.functions import NodeFunction
-from steptrail.runtime.kernel.given_code import digests_below
+from steptrail.runtime.kernel.given_code import digest_below
 
 if TYPE_CHECKING:
     from steptrail.runtime.agent.agent import AnyAgent
@@ -59,7 +59,7 @@ class BuiltWorkflow:
     @cached_property
     def digest(self) -> str:
         """The digest of the text, and of the workflows that its nodes run. Equal workflows have the same."""
-        return hashlib.sha256("\n".join([self.text, *digests_below(self.code)]).encode()).hexdigest()[:32]
+        return hashlib.sha256("\n".join(filter(None, [self.text, digest_below(self.code)])).encode()).hexdigest()[:32]
 
     def replace(self, *, resources: Callable[[Any], AbstractAsyncContextManager[object]]) -> Self:
         """Return the workflow with other resources, such as fakes for a test. Raises `ConfigurationError`."""

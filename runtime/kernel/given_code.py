@@ -61,9 +61,10 @@ def spec_of_tool(given: object) -> ToolSpec:
     raise ConfigurationError(f"{kind} is not a tool; {means}")
 
 
-def digests_below(code: Mapping[str, object]) -> list[str]:
-    """Return the digests of the workflows that code runs, by the order of the names under which it was given."""
-    return [found for _, each in sorted(code.items()) if isinstance(found := getattr(each, "digest", None), str)]
+def digest_below(code: Mapping[str, object]) -> str | None:
+    """Return the digests of the workflows that code runs, in the order of its names; None where it runs none."""
+    digests = [getattr(code[name], "digest", None) for name in sorted(code)]
+    return "\n".join(each for each in digests if isinstance(each, str)) or None
 
 
 def _check_parameters(spec: ToolSpec) -> None:

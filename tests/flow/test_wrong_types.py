@@ -95,7 +95,7 @@ FUNCTION: Any = nobody_awaits
         (lambda: check_flow(ANY), "not int"),
         (lambda: load_flow("name: w", use=ANY), "`use` is a mapping from names to tools"),
         (lambda: load_flow("name: w", use={ANY: count}), "`use` is a mapping from names to tools"),
-        (lambda: SpawnSubagent(ANY), "its subagents are a mapping from names to agents, not int"),
+        (lambda: SpawnSubagent(ANY), "its subagents, by their names, are a mapping, not int"),
         (lambda: SpawnSubagent({"": CLERK}), "the name of a subagent is a text, not ''"),
         (lambda: SpawnSubagent({"clerk": ANY}), "what runs is an Agent, not int"),
         (lambda: SpawnSubagent({"clerk": BUILDER}), r"not AgentBuilder: `.build\(\)`"),

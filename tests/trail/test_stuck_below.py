@@ -14,7 +14,7 @@ from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel import hands
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call, calls
-from steptrail.tools import Subagent, SubagentTool
+from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
 from steptrail.workflow import BuiltWorkflow, FlowTool, Workflow
 from tests.runner.test_changed_contexts import CONTEXTS, New, Old, boss, clerk, flow
 from tests.trail.workers import Place, ended, until
@@ -112,15 +112,27 @@ async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with
     assert sorted(ran) == ["a", "a", "b", "y"]
 
 
-@pytest.mark.parametrize("above", ["agent", "flow"])
-async def test_so_does_each_of_two_versions_of_a_tool_that_runs_a_workflow(tmp_path: Path, above: str) -> None:
+@pytest.mark.parametrize(
+    ("above", "between"), [("agent", ""), ("agent", "tool"), ("agent", "spawned"), ("flow", ""), ("flow", "node")]
+)
+async def test_so_does_each_of_two_versions_of_a_tool_that_runs_a_workflow(
+    tmp_path: Path, above: str, between: str
+) -> None:
     ran: list[str] = []
 
+    def calling(name: str, runs: Any, **said: str) -> Any:
+        return AgentBuilder(name).with_model(ScriptedModel([call("run", **said), "Done."])).with_tools(runs).build()
+
     def version(*nodes: str) -> Any:
-        runs = FlowTool(order(*nodes, ran=ran), name="order")
-        if above == "flow":
-            return Workflow("top").tool("n", runs).build()
-        return AgentBuilder("top").with_model(ScriptedModel([call("order"), "Done."])).with_tools(runs).build()
+        runs = FlowTool(order(*nodes, ran=ran), name="run")
+        clerk = calling("clerk", runs)
+        if between == "tool":
+            return calling("top", SubagentTool(clerk, name="run"), prompt="go")
+        if between == "spawned":
+            return calling("top", SpawnSubagent({"clerk": clerk}, name="run"), subagent="clerk", prompt="go")
+        if above == "agent":
+            return calling("top", runs)
+        return (Workflow("top").agent("n", clerk, prompt="go") if between else Workflow("top").tool("n", runs)).build()
 
     old, new = version("a", "b"), version("a", "y")
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
