@@ -43,12 +43,12 @@ def agents_worker(
         a_plain_function(on_left, "`on_left`", "a run", "the error")
     versions: dict[str, dict[str, AnyAgent | BuiltWorkflow]] = {}
     # Of those that differ in code alone, which no digest shows, the last one has the mended code.
-    for given in agents:
+    for given in reversed(agents):
         if is_flow(given):
-            versions.setdefault(f"flow:{given.name}", {})[given.digest] = given
+            versions.setdefault(f"flow:{given.name}", {}).setdefault(given.digest, given)
         else:
             agent = an_agent(given)
-            versions.setdefault(f"{STREAM_PREFIX}{agent.name}", {})[agent.snapshot.fingerprint] = agent
+            versions.setdefault(f"{STREAM_PREFIX}{agent.name}", {}).setdefault(agent.snapshot.fingerprint, agent)
 
     def carry(row: RunSummary) -> Work | None:
         if (brought := versions.get(f"{row.kind}:{row.name}")) is None:
@@ -70,8 +70,8 @@ def agents_worker(
 
 
 async def _go_on(control: Any, versions: Mapping[str, object], strict: bool) -> object:
-    """Go on with a run by the version that is recorded, or by the last that was given where it is none of them."""
-    brought = [*versions.values()][-1]
+    """Go on with a run by the version that is recorded, or by the first of these, which was given last."""
+    brought = next(iter(versions.values()))
     if len(versions) > 1:
         brought = versions.get(_recorded((await control.stream.existing()).committed), brought)
     return await control.resume(brought, strict=strict, obeys_pause=True)

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from steptrail import Steptrail
+from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.kernel.commands import Pause
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.testing import ScriptedModel
 from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
 from tests.trail.workers import Place, ended, until
 
@@ -127,3 +128,15 @@ async def test_a_node_that_is_held_when_it_has_ended_calls_nothing_more(place: P
         async with trail.work(version("x", "b")):
             await ended(trail, "flow:r")
     assert ran == ["a", "b"]
+
+
+async def test_a_session_of_none_of_these_versions_goes_on_with_the_last_that_was_given(place: Place) -> None:
+    first, old, other, new = (
+        AgentBuilder("x").with_model(ScriptedModel([word])).with_system_prompt(prompt).build()
+        for word, prompt in (("first", "a"), ("old", "b"), ("other", "c"), ("new", "b"))
+    )
+    async with place.opened() as trail:
+        await trail.start(first, "go", session="s")
+        async with trail.work(old, other, new):
+            await ended(trail, "s")
+        assert (await trail.session("s").state()).output == "new"
