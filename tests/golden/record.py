@@ -1,4 +1,4 @@
-"""Writes the golden streams and folds that are not there yet, with the code of today; what is there is left alone."""
+"""Writes the golden streams, folds and rows that are not there yet, with the code of today, and changes none."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ from steptrail.projections import project_agent_state
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
-from tests.golden import flows
+from tests.golden import flows, rows
 from tests.golden.flow_stories import STORIES as FLOW_STORIES
 from tests.golden.streams import FOLDER, folds, lines, outcome
 from tests.runner.kit import Crash, HandClock, crash_at, slowly, trail_of
@@ -339,7 +339,7 @@ def main() -> None:
         if not stream.exists():
             stream.write_bytes(b"".join(lines(asyncio.run(flow_story()))))
             print(f"wrote {stream.name}")
-    for form, folded in ((FORMAT, folds), (flows.FORMAT, flows.folds)):
+    for form, folded in ((FORMAT, folds), (flows.FORMAT, flows.folds), (rows.FORMAT, rows.counted)):
         recorded = FOLDER / "folds" / f"{form}.json"
         if not recorded.exists():
             recorded.write_bytes(orjson.dumps(folded(), option=orjson.OPT_INDENT_2) + b"\n")

@@ -2,7 +2,8 @@
 
 A stream is a file `agent-v1-<name>.jsonl` of one stored record a line, byte for byte as the codec wrote it; what it
 folds to stands beside it in `agent-v1-<name>.json`. Add files, never edit one: they stand for logs that are out there.
-`folds/<format>.json` holds a digest of the states of each, for the format of snapshots of that name.
+`folds/<format>.json` holds a digest of the states of each, for the format of snapshots of that name, and
+`folds/runs.<version>.json` one of the rows of each in that version of the read models.
 `python -m tests.golden.record` writes the streams that are not there yet.
 """
 

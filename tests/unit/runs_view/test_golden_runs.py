@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.runs_view.view import RunsView
-from tests.golden import flows
+from tests.golden import flows, rows
 from tests.golden.streams import FOLDER, read
 from tests.harness.projecting import entries, joined_log, projected
 from tests.harness.runs_view_audit import (
@@ -52,3 +53,13 @@ def test_the_rows_of_all_together_fit_and_are_summed_up() -> None:
     fits_its_tables(tables)
     refers_to_what_is_there(tables)
     is_the_sum_of_its_rows(tables, {(entry.stream, entry.record.version): entry.record.at for entry in log})
+
+
+def test_what_the_golden_streams_are_counted_as_is_what_the_version_stands_for() -> None:
+    recorded = FOLDER / "folds" / f"{rows.FORMAT}.json"
+    why = (
+        f"events are counted as something else than when {rows.FORMAT!r} was recorded, and read models that are out "
+        "there hold the old rows. Raise the version of RunsView and run `python -m tests.golden.record`"
+    )
+    assert recorded.exists(), why
+    assert rows.counted() == orjson.loads(recorded.read_bytes()), why
