@@ -1,6 +1,7 @@
 """Whoever ends a loop, as `asyncio.run` does, cancels all of its tasks at once: the run, and also what it waits for."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -88,20 +89,28 @@ async def test_a_run_that_is_being_paused_when_its_loop_ends_is_paused() -> None
         assert {row.status for row in await trail.runs(limit=30)} == {"paused"}
 
 
+def when_stored(
+    monkeypatch: pytest.MonkeyPatch, trail: Steptrail, fact: type[AgentEvent], tell: Callable[[Commit], object]
+) -> None:
+    """Have `tell` called with each stored commit that has such a fact, a turn of the loop before its caller knows."""
+    really = trail.store.append
+
+    async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        end = await really(stream, expected, commit)
+        if any(isinstance(event, fact) for _, event in commit.events):
+            tell(commit)
+            await asyncio.sleep(0)
+        return end
+
+    monkeypatch.setattr(trail.store, "append", append)
+
+
 async def test_a_reply_that_is_being_stored_when_its_loop_ends_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The question whether it was stored was cancelled too. It was stored again, and the model then saw it twice."""
     async with Steptrail.open("sqlite:///:memory:") as trail:
         agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
-        others, really, is_stored = asyncio.all_tasks(), trail.store.append, asyncio.Event()
-
-        async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
-            end = await really(stream, expected, commit)
-            if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
-                is_stored.set()
-            await asyncio.sleep(0)
-            return end
-
-        monkeypatch.setattr(trail.store, "append", append)
+        others, is_stored = asyncio.all_tasks(), asyncio.Event()
+        when_stored(monkeypatch, trail, InferenceCompleted, lambda _: is_stored.set())
         for turns in range(8):
             is_stored.clear()
             running = asyncio.create_task(trail.run(agent, "Go.", session=f"s{turns}"))
@@ -124,17 +133,19 @@ async def test_a_reply_that_may_be_stored_is_not_stored_again_by_a_run_that_is_c
     """A store that cannot be asked now says that nothing was written: by this question, and not by the one before."""
     async with Steptrail.open("sqlite:///:memory:") as trail:
         agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
-        really, is_stored, unknown = trail.store.append, asyncio.Event(), set[str]()
+        is_stored, unknown = asyncio.Event(), set[str]()
+
+        def stored(commit: Commit) -> None:
+            unknown.add(commit.head.commit_id)
+            is_stored.set()
+
+        when_stored(monkeypatch, trail, InferenceCompleted, stored)
+        telling = trail.store.append
 
         async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
             if commit.head.commit_id in unknown:
                 raise error
-            end = await really(stream, expected, commit)
-            if any(isinstance(event, InferenceCompleted) for _, event in commit.events):
-                unknown.add(commit.head.commit_id)
-                is_stored.set()
-                await asyncio.sleep(0)
-            return end
+            return await telling(stream, expected, commit)
 
         monkeypatch.setattr(trail.store, "append", append)
         running = asyncio.create_task(trail.run(agent, "Go.", session="s"))
@@ -152,16 +163,8 @@ async def test_what_is_being_stored_when_its_loop_is_ended_twice_is_stored_once(
 ) -> None:
     """A command cancels all tasks of its loop, and `asyncio.run` does so after it."""
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        others, really, asked = asyncio.all_tasks(), trail.store.append, asyncio.Semaphore(0)
-
-        async def append(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
-            end = await really(stream, expected, commit)
-            if any(isinstance(event, fact) for _, event in commit.events):
-                asked.release()
-                await asyncio.sleep(0)
-            return end
-
-        monkeypatch.setattr(trail.store, "append", append)
+        others, asked = asyncio.all_tasks(), asyncio.Semaphore(0)
+        when_stored(monkeypatch, trail, fact, lambda _: asked.release())
         if fact is InferenceCompleted:
             running: asyncio.Task[object] = asyncio.create_task(trail.run(of_kind("tool"), "Go.", session="s"))
         else:  # it is stored with the pause

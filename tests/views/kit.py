@@ -1,12 +1,16 @@
 """Opens a store and read models of it, and makes the agent of a few runs, for tests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.infrastructure.views.opening import open_series
 from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.face import Face, view_of
@@ -31,6 +35,18 @@ async def viewed(
     finally:
         await views.close()
         await store.close()
+
+
+def folded_again(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Return a list that grows by each stream whose past is folded again from now on, and by how many entries."""
+    refold, again = FoldMemory[Any].refold, list[tuple[str, int]]()
+
+    def noted(memory: FoldMemory[Any], stream: str, entries: Sequence[LogEntry]) -> None:
+        again.append((stream, len(entries)))
+        refold(memory, stream, entries)
+
+    monkeypatch.setattr(FoldMemory, "refold", noted)
+    return again
 
 
 async def rows(views: Views, table: Table) -> list[tuple[Any, ...]]:

@@ -13,11 +13,11 @@ from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.errors import QueryRefused
 from steptrail.errors import ConfigurationError, ProjectionStopped
 from steptrail.events import LogEntry, ToolExecutionCompleted
-from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
 from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projection, Table
 from steptrail.testing import ScriptedModel, call, say
+from tests.views.kit import folded_again
 
 _I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
 
@@ -417,13 +417,7 @@ async def test_without_the_class_there_is_no_such_table(store_url: str) -> None:
 async def test_a_count_from_the_beginning_reads_the_log_once_however_sessions_begin(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refold, again = FoldMemory[Any].refold, list[str]()
-
-    def noted(memory: FoldMemory[Any], stream: str, entries: Any) -> None:
-        again.append(stream)
-        refold(memory, stream, entries)
-
-    monkeypatch.setattr(FoldMemory, "refold", noted)
+    again = folded_again(monkeypatch)
     async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
         agent = desk(5)
         for name in ("a", "b"):
@@ -436,5 +430,5 @@ async def test_a_count_from_the_beginning_reads_the_log_once_however_sessions_be
         async with Steptrail.open(store_url, projections=[Refunds()]) as other:
             await trail.run(desk(7), "again", session="a")
             await other.views.wait(timeout=60)
-        assert "agent:a" in again
+        assert "agent:a" in [stream for stream, _ in again]
         assert sorted(await refunds(trail)) == [("agent:a", 5), ("agent:a", 7), ("agent:b", 5)]

@@ -8,14 +8,13 @@ import pytest
 
 from steptrail.domain.errors import ProjectionStopped, StoreUnavailable, ViewsBusy
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.projection import OnError
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.views.counting import STREAMS, TOTALS, Counting, note
-from tests.views.kit import contents, digest, rows, viewed
+from tests.views.kit import contents, digest, folded_again, rows, viewed
 
 
 async def some_notes(store: EventStore) -> None:
@@ -173,12 +172,6 @@ async def test_a_store_that_goes_away_in_the_middle_of_a_page_stops_no_projectio
 async def test_an_event_that_fails_costs_the_folds_of_no_other_stream(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refold, again = FoldMemory[Any].refold, list[str]()
-
-    def noted(memory: FoldMemory[Any], stream: str, entries: Any) -> None:
-        again.append(stream)
-        refold(memory, stream, entries)
-
     projection = Counting(fails_at="bad")
     projection.on_error = "skip"
     async with viewed(store_url, projection) as (store, views):
@@ -186,9 +179,9 @@ async def test_an_event_that_fails_costs_the_folds_of_no_other_stream(
             for name in "abcde":
                 await note(store, f"agent:{name}", 1)
             await note(store, "agent:bad", 2, text="bad")
-        monkeypatch.setattr(FoldMemory, "refold", noted)
+        again = folded_again(monkeypatch)
         await views.catch_up()
-        assert again == ["agent:bad", "agent:bad"]
+        assert [stream for stream, _ in again] == ["agent:bad", "agent:bad"]
         assert [row[1:4] for row in await rows(views, STREAMS)] == [(f"agent:{name}", 3, 3) for name in "abcde"]
         assert [each.skipped for each in await views.progress()] == [3]
 
@@ -450,21 +443,15 @@ async def test_what_is_behind_an_entry_that_fails_is_not_read_before_it_is_its_t
 async def test_the_past_of_a_stream_is_folded_again_a_page_at_a_time(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refold, pages = FoldMemory[Any].refold, list[int]()
-
-    def noted(memory: FoldMemory[Any], stream: str, entries: Any) -> None:
-        pages.append(len(entries))
-        refold(memory, stream, entries)
-
     async with viewed(store_url) as (store, views):
         await note(store, "agent:a", *range(1, 1_101))
         await note(store, "agent:b", 1)
         await views.catch_up()
         await note(store, "agent:a", *range(1, 11))
-        monkeypatch.setattr(FoldMemory, "refold", noted)
+        again = folded_again(monkeypatch)
         async with viewed(store_url) as (_, others):
             await others.catch_up()
-        assert pages == [500, 500, 100]
+        assert [length for _, length in again] == [500, 500, 100]
         assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 1_110, 605_605), ("agent:b", 1, 1)]
 
 
