@@ -8,7 +8,7 @@ from which the next ones count on. `Given(MACHINE)` begins a scenario of any oth
 """
 
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic
 
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.effects import Effect
@@ -16,19 +16,13 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.machine import C, E, F, Machine, S
 from steptrail.domain.kernel.record import Recorded
 
 SECOND = 1_000_000
 """Microseconds."""
 START = 1_767_225_600 * SECOND
 """The instant of the first event: 2026-01-01 00:00:00 UTC."""
-
-S = TypeVar("S", bound=FoldedState)
-C = TypeVar("C")
-E = TypeVar("E", bound=Event)
-F = TypeVar("F")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError, stream_name
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_whole
-from steptrail.domain.kernel.machine import FoldedState
+from steptrail.domain.kernel.machine import E, S
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.explaining import explained
@@ -19,8 +18,6 @@ from steptrail.runtime.kernel.history import history, history_of_types, typed_re
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS, not_found, types_of_events
 
-S = TypeVar("S", bound=FoldedState)
-E = TypeVar("E", bound=Event)
 X_co = TypeVar("X_co", bound=Explanation, covariant=True)
 
 

@@ -5,8 +5,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
-from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.machine import FoldedState
+from steptrail.domain.kernel.machine import E, S
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.kinds import Explanation
@@ -15,8 +14,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
 from steptrail.runtime.kernel.json_form import to_json_value
 
-S = TypeVar("S", bound=FoldedState)
-E = TypeVar("E", bound=Event)
 X_co = TypeVar("X_co", bound=Explanation, covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 

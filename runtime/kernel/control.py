@@ -7,7 +7,6 @@ once, by the process that asks for it. Everything that was read before the lease
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TypeVar
 
 from steptrail.domain.errors import (
     CommandRejected,
@@ -20,8 +19,7 @@ from steptrail.domain.errors import (
     stream_name,
 )
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
-from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.machine import C, E, F, Machine, S
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.few_at_once import few_at_once
@@ -32,11 +30,6 @@ from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
 from steptrail.runtime.kernel.stream_commands import StreamCommands
 from steptrail.runtime.kernel.stream_lease import LOOKS, hold_lease
-
-S = TypeVar("S", bound=FoldedState)
-C = TypeVar("C")
-E = TypeVar("E", bound=Event)
-F = TypeVar("F")
 
 
 class StreamControl(StreamCommands[S, C, E, F]):

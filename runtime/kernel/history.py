@@ -5,15 +5,13 @@ and are not copied. A fork of a fork reads both pasts.
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.kernel.machine import E, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded, StreamHead, StreamVersion
 from steptrail.runtime.kernel.ports import EventStore
-
-E = TypeVar("E", bound=Event)
 
 _PAGE = 500
 """How many records are held at a time while a stream is folded: so many that a processor's cache holds them with their

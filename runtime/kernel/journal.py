@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count, repeat, takewhile
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from steptrail.domain.copies import own
 from steptrail.domain.errors import (
@@ -26,8 +26,8 @@ from steptrail.domain.errors import (
     shown,
     stream_name,
 )
-from steptrail.domain.kernel.event import Event, begins_anew, is_fact, is_world_fact
-from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
+from steptrail.domain.kernel.event import begins_anew, is_fact, is_world_fact
+from steptrail.domain.kernel.machine import CallInFlight, E, Machine, S
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead, base_of
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
@@ -41,9 +41,6 @@ from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
-
-S = TypeVar("S", bound=FoldedState)
-E = TypeVar("E", bound=Event)
 
 _PASSING = (*PASSING, StoreReadOnly, AppendOutcomeUnknown)
 """With what a store does not take a commit that it may take later. It took another one of this run before."""

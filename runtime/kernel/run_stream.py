@@ -11,13 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import E
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate
 from steptrail.runtime.kernel.cancellation import is_asked_to_end, wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined_back
 
-E = TypeVar("E", bound=Event)
 R_co = TypeVar("R_co", covariant=True)
 
 Work: TypeAlias = Callable[[Callable[[Sequence[Recorded[E]]], None], OnUpdate], Awaitable[R_co]]

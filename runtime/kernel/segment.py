@@ -12,8 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from steptrail.domain.errors import OwnershipLost, StoreError, stream_name
 from steptrail.domain.kernel.commands import Leave, OwnersCommand
-from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.machine import C, E, F, Machine, S
 from steptrail.domain.live import Place
 from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.collector import collector_seldom
@@ -22,10 +21,6 @@ from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.running_effects import InFlight
 
-S = TypeVar("S", bound=FoldedState)
-C = TypeVar("C")
-E = TypeVar("E", bound=Event)
-F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
 
 _log = logging.getLogger("steptrail.runs")

@@ -14,15 +14,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from steptrail.domain.errors import StoreError
-from steptrail.domain.kernel.machine import FoldedState, Machine, SnapshotCodec
+from steptrail.domain.kernel.machine import Machine, S, SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.thread_calls import run_in_thread
-
-S = TypeVar("S", bound=FoldedState)
 
 _WORTH_KEEPING = 1_000
 """So many events take several times as long to fold as a snapshot takes to read."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased, stream_name
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import OwnersCommand
-from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function
-from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.machine import C, E, F, Machine, S
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.runtime.kernel.environment import Environment
@@ -20,11 +19,6 @@ from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.journal import Journal, append, fold_stream
 from steptrail.runtime.kernel.kinds import not_found
 from steptrail.runtime.kernel.ports import EventStore
-
-S = TypeVar("S", bound=FoldedState)
-C = TypeVar("C")
-E = TypeVar("E", bound=Event)
-F = TypeVar("F")
 
 
 class _Turn:

@@ -3,17 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from steptrail.domain.errors import SessionBusy
-from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.machine import E, Machine, S
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.ports import Lease
-
-S = TypeVar("S", bound=FoldedState)
-E = TypeVar("E", bound=Event)
 
 LOOKS, _LOOK_SECONDS = 20, 0.05
 """How many times, and how many seconds apart, to try again to get the lease of a stream that is at rest."""
