@@ -5,7 +5,7 @@ outside the process are durable before it happens: the journal is flushed before
 """
 
 from collections.abc import AsyncGenerator, Set
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -37,12 +37,11 @@ from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.judges import judges_of, tell_conclusions
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.request import Requests
-from steptrail.runtime.agent.resources import PATIENCE, NeverOpened, OpenResources
+from steptrail.runtime.agent.resources import NeverOpened, OpenResources
 from steptrail.runtime.agent.tool_calls import ToolCalls
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.log_context import LogPlace, log_place, logged_at
 from steptrail.runtime.kernel.news import wait_for_news
-from steptrail.runtime.kernel.running_effects import Cut
 from steptrail.runtime.kernel.segment import Segment
 
 _NEED_AN_AGENT = (StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
@@ -69,7 +68,7 @@ class Runner:
         self._judges = judges_of(journal, agent, requests, segment.environment.draw, self._means)
         self._tools = ToolCalls(segment, agent, self._means) if agent is not None else None
         self._unopened = agent.resources if agent is not None else None
-        self._resources: OpenResources | None = None
+        self._closing = AsyncExitStack()
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
@@ -80,14 +79,9 @@ class Runner:
         state = self._journal.peek()
         run_log.began(state)
         with logged_at(LogPlace(state.agent_id)):
-            try:
+            async with self._closing:
+                self._closing.callback(self._segment.forget)
                 yield
-            finally:
-                try:
-                    if self._resources is not None:
-                        await self._resources.close()
-                finally:
-                    self._segment.forget()
         run_log.ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
@@ -156,7 +150,7 @@ class Runner:
 
     async def _open(self, state: AgentState) -> None:
         """Open the resources of the run, once. When that fails, the run waits."""
-        opener, session, ended = self._unopened, state.agent_id, list[object]()
+        opener = self._unopened
         assert opener is not None  # noqa: S101 - asked for before
         problem: str | None = None
         if isinstance(opener, NeverOpened):
@@ -164,17 +158,11 @@ class Runner:
         elif not await self._journal.flush():  # a stop is seen during an effect only if nothing is left to be stored
             return
         else:
-            self._resources = OpenResources(f"session {session}", opener, self._means)
-            self._flight.begin("resources", self._resources.open(seconds_left(state)), ended.append, patience=PATIENCE)
-            await self._flight.land()
-            match ended:
-                case [Exception() as error]:
-                    run_log.resources_failed(f"session {session}", "could not be opened", error)
-                    problem = type(error).__qualname__
-                case [Cut()]:
-                    return
-                case _:
-                    pass
+            resources = OpenResources(f"session {state.agent_id}", opener, self._means)
+            self._closing.push_async_callback(resources.close)
+            problem = await resources.open_in(self._flight, seconds_left(state))
+            if problem is None and not self._means.are_open:
+                return  # it was cut off
         # A run that is to stop waits for nothing: its hooks find that nothing is open.
         is_ending = state.phase is Phase.STOPPING or self._journal.peek().stop_request is not None
         if problem is None or is_ending:

@@ -16,6 +16,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_function
 from steptrail.runtime.agent.run_log import RUNS, resources_failed
 from steptrail.runtime.kernel.cancellation import leave_behind, wait_through
+from steptrail.runtime.kernel.running_effects import InFlight
 
 Opener: TypeAlias = Callable[[Any], AbstractAsyncContextManager[object]]
 """Returns the context manager of the resources of a run, given its context."""
@@ -69,6 +70,21 @@ class OpenResources:
         self._run, self._opener, self._means = run, opener, means
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    async def open_in(self, flight: InFlight, within: float | None) -> str | None:
+        """Open them as an effect in flight. Returns the class of the exception when that fails; it is logged.
+
+        When a stop cuts it off, None is returned too, and the means are not open.
+        """
+        ended = list[object]()
+        flight.begin("resources", self.open(within), ended.append, patience=PATIENCE)
+        await flight.land()
+        match ended:
+            case [Exception() as error]:
+                resources_failed(self._run, "could not be opened", error)
+                return type(error).__qualname__
+            case _:
+                return None
 
     async def open(self, within: float | None = None) -> None:
         """Open them, within so many seconds. Raises what the user's function raises, and `TimeoutError`.

@@ -6,7 +6,7 @@ leads to an effect outside the process is durable before it happens.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import structs
 
@@ -28,8 +28,7 @@ from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.resources import open_again_at
-from steptrail.runtime.agent.resources import PATIENCE, Opener, OpenResources
-from steptrail.runtime.agent.run_log import resources_failed
+from steptrail.runtime.agent.resources import Opener, OpenResources
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.attempts import Attempts
 from steptrail.runtime.flow.evaluating import evaluated
@@ -53,7 +52,7 @@ class FlowRunner:
         self._flow, self._means, self._segment, self._env = flow, means, segment, segment.environment
         self._journal, self._flight, self._stopped = segment.journal, segment.flight, 0
         self._attempts = Attempts(segment, flow, means) if flow is not None else None
-        self._resources: OpenResources | None = None
+        self._closing = AsyncExitStack()
         self._unopened = flow.resources if flow is not None else None
         self._grace: tuple[int, float] | None = None
 
@@ -63,14 +62,9 @@ class FlowRunner:
         state = self._journal.peek()
         began(state)
         with logged_at(LogPlace(state.flow_id, state.execution_id)):
-            try:
+            async with self._closing:
+                self._closing.callback(self._segment.forget)
                 yield
-            finally:
-                try:
-                    if self._resources is not None:
-                        await self._resources.close()
-                finally:
-                    self._segment.forget()
         ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: effects.FlowEffect, /) -> bool:
@@ -139,18 +133,15 @@ class FlowRunner:
         """Open the resources of the run, once. When that fails, the run waits, and leaves the next try to a resume."""
         if not await self._journal.flush():
             return
-        state, ended = self._journal.peek(), list[object]()
+        state = self._journal.peek()
         context = state.run.started.context if state.run is not None else None
         means = Means(lambda: own(context))
-        self._resources = OpenResources(f"flow {state.flow_id}", opener, means)
+        resources = OpenResources(f"flow {state.flow_id}", opener, means)
+        self._closing.push_async_callback(resources.close)
         ends = [] if state.run is None else deadlines(state.run)
         left = max(0, min(ends) - self._journal.now()) / 1e6 if ends else None
-        self._flight.begin("resources", self._resources.open(left), ended.append, patience=PATIENCE)
-        await self._flight.land()
-        if ended and isinstance(error := ended[0], Exception):
-            resources_failed(f"flow {state.flow_id}", "could not be opened", error)
+        if (problem := await resources.open_in(self._flight, left)) is not None:
             until = open_again_at(state.as_of, state.run.unopened if state.run is not None else 0)
-            problem = type(error).__qualname__
             self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
         elif self._attempts is not None and means.are_open:
             self._unopened, self._attempts.resources = None, means.resources
