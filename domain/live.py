@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from steptrail.domain.json_value import JsonValue
 
@@ -26,7 +26,7 @@ At one place one reply is written at a time. The event that ends it supersedes a
 class StepReply(msgspec.Struct, frozen=True, tag="step"):
     """Identifies a reply within the session of an agent."""
 
-    execution: str
+    execution_id: str
     step: int
     attempt: int
 
@@ -35,25 +35,11 @@ class StepReply(msgspec.Struct, frozen=True, tag="step"):
         """The place in the run."""
         return ()
 
-    def piece(
-        self, session_id: str, kind: DeltaKind = "text", text: str = "", *, is_final: bool = False
-    ) -> "ReplyDelta":
-        """Return a piece of the reply."""
-        return ReplyDelta(
-            session_id=session_id,
-            execution_id=self.execution,
-            step=self.step,
-            attempt=self.attempt,
-            kind=kind,
-            text=text,
-            is_final=is_final,
-        )
-
 
 class NodeReply(msgspec.Struct, frozen=True, tag="node"):
     """Identifies a reply within the run of a workflow."""
 
-    execution: str
+    execution_id: str
     node: str
     visit: int
     item: int | None
@@ -63,22 +49,6 @@ class NodeReply(msgspec.Struct, frozen=True, tag="node"):
     def place(self) -> Place:
         """The place in the run."""
         return self.node, self.visit, self.item
-
-    def piece(
-        self, session_id: str, kind: DeltaKind = "text", text: str = "", *, is_final: bool = False
-    ) -> "NodeDelta":
-        """Return a piece of the reply."""
-        return NodeDelta(
-            session_id=session_id,
-            execution_id=self.execution,
-            node=self.node,
-            visit=self.visit,
-            item=self.item,
-            attempt=self.attempt,
-            kind=kind,
-            text=text,
-            is_final=is_final,
-        )
 
 
 ReplyKey: TypeAlias = StepReply | NodeReply
@@ -188,6 +158,15 @@ class NodeProgress(_OfTry, frozen=True, kw_only=True):
 
 TextDelta: TypeAlias = ReplyDelta | NodeDelta
 """A piece of a reply."""
+
+
+def piece_of(
+    reply: ReplyKey, session_id: str, kind: DeltaKind = "text", text: str = "", *, is_final: bool = False
+) -> TextDelta:
+    """Return a piece of the reply."""
+    made = ReplyDelta if isinstance(reply, StepReply) else NodeDelta
+    return made(session_id=session_id, kind=kind, text=text, is_final=is_final, **structs.asdict(reply))
+
 
 Progress: TypeAlias = ToolProgress | NodeProgress
 """How far something has come that runs."""

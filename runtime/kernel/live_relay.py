@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.live import Place, Progress, ReplyKey
+from steptrail.domain.live import Place, Progress, ReplyKey, piece_of
 from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_bus import Letter, LiveBus
 from steptrail.runtime.kernel.live_lines import LiveLines
@@ -148,7 +148,7 @@ class LiveRelay:
     def _taken(self, message: TextShown) -> list[Callable[[], None]]:
         """Note what has come of a reply, and return how to show it: only what goes on where the text before ended."""
         stream, version, key, show = message.stream, message.version, message.key, list[Callable[[], None]]()
-        piece, place = partial(key.piece, id_of(stream)), key.place
+        piece, place = partial(piece_of, key, id_of(stream)), key.place
         with self._lock:
             if stream not in self._followed:
                 return show
