@@ -1,5 +1,8 @@
 """The kinds that choose the next node by themselves: rules, and conditionals."""
 
+from collections.abc import Iterator
+from itertools import islice
+
 from steptrail.domain.flow.kinds.conditions import compares, holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
@@ -10,30 +13,20 @@ from steptrail.domain.flow.route import Route
 
 def rule_router(node: RuleRouterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by rules. Without one that holds, and without a default, no node comes next."""
-    fitting: list[tuple[str, str]] = []
-    for number, rule in enumerate(node.rules, 1):
-        if _applies(rule, seen, means):
-            fitting.append((rule.to, f"rule {number}"))
-            if not node.allow_multiple:
-                break
-    if not fitting and node.default is not None:
-        fitting = [(node.default, "default")]
-    return routed(fitting) if fitting else routed([], "no rule holds")
+    rules = enumerate(node.rules, 1)
+    fitting = ((rule.to, f"rule {number}") for number, rule in rules if _applies(rule, seen, means))
+    chosen = _chosen(fitting, node.default, several=node.allow_multiple)
+    return routed(chosen) if chosen else routed([], "no rule holds")
 
 
 def conditional(node: ConditionalNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by expressions. Raises `NodeFault` of the class `no_match`."""
-    fitting: list[tuple[str, str]] = []
-    for number, case in enumerate(node.cases, 1):
-        if holds(case.when, seen, means):
-            fitting.append((case.to, case.name or f"case {number}"))
-            if node.evaluate == "first":
-                break
-    if not fitting and node.default is not None:
-        fitting = [(node.default, "default")]
-    if not fitting:
+    cases = enumerate(node.cases, 1)
+    fitting = ((case.to, case.name or f"case {number}") for number, case in cases if holds(case.when, seen, means))
+    chosen = _chosen(fitting, node.default, several=node.evaluate == "all")
+    if not chosen:
         raise NodeFault(FailureClass.NO_MATCH, f"none of {len(node.cases)} cases holds, and there is no default")
-    return routed(fitting)
+    return routed(chosen)
 
 
 def routed(fitting: list[tuple[str, str]], otherwise: str = "") -> Evaluated:
@@ -41,6 +34,12 @@ def routed(fitting: list[tuple[str, str]], otherwise: str = "") -> Evaluated:
     targets = tuple(dict.fromkeys(target for target, _ in fitting))
     reason = ", ".join(dict.fromkeys(why for _, why in fitting)) or otherwise
     return Evaluated(output={"targets": list(targets), "reason": reason}, route=Route(targets=targets, reason=reason))
+
+
+def _chosen(fitting: Iterator[tuple[str, str]], default: str | None, *, several: bool) -> list[tuple[str, str]]:
+    """Return the nodes that fit, each with its reason; the first alone unless `several` may, and else the default."""
+    chosen = list(fitting if several else islice(fitting, 1))
+    return chosen if chosen or default is None else [(default, "default")]
 
 
 def _applies(rule: RuleSpec, seen: Seen, means: NodeMeans) -> bool:
