@@ -18,7 +18,7 @@ from steptrail.domain.json_value import JsonValue
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""
-    node, seen = graph.node(visit.node), _seen(run, visit.view)
+    node, seen = graph.node(visit.node), seen_in(run, visit.view)
     value = None if item is None or not isinstance(node, MapNode) else seen.item_at(node.over, item)
     successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
     return replace(seen, item=value, index=item, successors=successors)
@@ -36,7 +36,7 @@ def given_below(run: RunFold, graph: Graph, visit: VisitFold, item: int | None) 
 
 def items_seen(run: RunFold, node: Node, view: View) -> int | None:
     """Return the length of the list that a map would see in a view; None for no list, and another node."""
-    listed = _seen(run, view).listed(node.over) if isinstance(node, MapNode) else None
+    listed = seen_in(run, view).listed(node.over) if isinstance(node, MapNode) else None
     return None if listed is None else len(listed)
 
 
@@ -46,12 +46,13 @@ def branches_of(run: RunFold, graph: Graph, visit: VisitFold) -> tuple[Branch, .
     numbers = sources(visit.inputs)
     changed = changed_apart(numbers, run.views, run.ended)
     return tuple(
-        Branch(nodes.get(number, "start"), number, _seen(run, run.views[number]), keys)
+        Branch(nodes.get(number, "start"), number, seen_in(run, run.views[number]), keys)
         for number, keys in zip(numbers, changed, strict=True)
     )
 
 
-def _seen(run: RunFold, view: View) -> Seen:
+def seen_in(run: RunFold, view: View) -> Seen:
+    """Return what is seen in a view."""
     return Seen(
         input=run.started.input,
         vars=view.vars,

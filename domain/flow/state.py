@@ -1,6 +1,7 @@
 """`FlowState`: a stream of a workflow as of one instant, immutable and cheap to hand out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from steptrail.domain.flow.definition import FlowDefinition
@@ -10,6 +11,7 @@ from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.phases import RunPhase
+from steptrail.domain.flow.seeing import seen_in
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
 from steptrail.domain.instants import seconds_between
@@ -114,15 +116,7 @@ class FlowState(StreamState[FlowFold]):
         run, graph = self.run, self.graph
         if run is None or graph is None:
             return Envelope()
-        view = self._last_view(run, graph)
-        return Envelope(
-            input=run.started.input,
-            vars=view.vars,
-            artifacts=view.artifacts,
-            messages=view.messages,
-            errors=tuple(run.errors),
-            trace={"run_id": self.flow_id, "execution_id": run.id, "started": run.started_at},
-        )
+        return replace(seen_in(run, self._last_view(run, graph)), errors=tuple(run.errors)).envelope()
 
     def _last_view(self, run: RunFold, graph: Graph) -> View:
         """Join what is seen after ended and late branches, at tokens and in open visits, in the order of nodes."""
