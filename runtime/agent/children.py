@@ -12,7 +12,6 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import SessionBusy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent
@@ -31,9 +30,6 @@ class ChildSessionEnd(ChildEnd[AgentState]):
     def usage(self) -> BilledUsage | None:
         """The bill of its session so far, with all below it; None when that is not known."""
         return self.state.fold.bill if self.state is not None else None
-
-    def _wait_of(self, state: AgentState) -> WaitStarted | None:
-        return state.execution.wait if state.execution is not None else None
 
     def _has_answered(self, state: AgentState) -> bool:
         return state.answered and state.stop_reason not in {StopReason.TIME_LIMIT, StopReason.USER_REQUESTED}

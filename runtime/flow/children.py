@@ -8,7 +8,6 @@ from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import is_time_above, shortest
@@ -30,9 +29,6 @@ class ChildFlowEnd(ChildEnd[FlowState]):
         """The bill of its stream so far, with all below it; None when that is not known."""
         run = self.state.run if self.state is not None else None
         return BilledUsage.of(run.usage, run.model_usage) if run is not None else None
-
-    def _wait_of(self, state: FlowState) -> WaitStarted | None:
-        return state.run.wait if state.run is not None else None
 
     def _has_answered(self, state: FlowState) -> bool:
         return state.status is ExecutionStatus.COMPLETED

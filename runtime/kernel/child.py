@@ -50,10 +50,6 @@ class ChildEnd(ABC, Generic[S]):
         """The bill of its stream so far, over all executions, with all below it; None when that is not known."""
 
     @abstractmethod
-    def _wait_of(self, state: S) -> WaitStarted | None:
-        """Return the wait in which an open run is."""
-
-    @abstractmethod
     def _has_answered(self, state: S) -> bool:
         """Tell whether a run that has ended came to its answer, before its time was up or somebody stopped it."""
 
@@ -86,7 +82,8 @@ class ChildEnd(ABC, Generic[S]):
 
     @property
     def _wait(self) -> WaitStarted | None:
-        return self._wait_of(self.state) if self.state is not None and self.state.is_open else None
+        execution = self.state.fold.execution if self.state is not None and self.state.is_open else None
+        return execution.wait if execution is not None else None
 
 
 EndT = TypeVar("EndT", bound=ChildEnd[Any])
