@@ -25,7 +25,7 @@ from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, end_of_segment
 from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
@@ -182,16 +182,11 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
     )
 
 
-_AT_REST = {Phase.PAUSED: SegmentEnd.PAUSE, Phase.UNPAUSED: SegmentEnd.PAUSE, Phase.PENDING: SegmentEnd.START}
-
-
 def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
-    if state.phase in _AT_REST:
-        return _AT_REST[state.phase]
     step = state.fold.step
     # A verdict ends the wait, but the clock of the step stays stopped until the next segment.
     waited = state.phase is Phase.WAITING or (step is not None and step.clock.since is None)
-    return SegmentEnd.WAIT if waited else SegmentEnd.CRASH
+    return end_of_segment(state.phase, waited=waited)
 
 
 def _leave(state: AgentState, at: int) -> tuple[events.AgentEvent, ...]:

@@ -15,7 +15,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, end_of_segment
 from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
@@ -162,16 +162,8 @@ def _resume(state: FlowState, command: commands.ResumeFlow) -> tuple[events.Flow
 
 
 def _how_the_segment_ended(state: FlowState, run: RunFold) -> SegmentEnd:
-    match state.phase:
-        case RunPhase.PAUSED | RunPhase.UNPAUSED:
-            return SegmentEnd.PAUSE
-        case RunPhase.PENDING:
-            return SegmentEnd.START
-        case RunPhase.WAITING:
-            return SegmentEnd.WAIT
-        case _:
-            # An answer ends the wait, and no process has gone on since.
-            return SegmentEnd.WAIT if run.waits else SegmentEnd.CRASH
+    # An answer ends the wait, and no process has gone on since.
+    return end_of_segment(state.phase, waited=state.phase is RunPhase.WAITING or bool(run.waits))
 
 
 def why_no_retry(state: FlowState) -> str | None:

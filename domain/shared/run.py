@@ -1,6 +1,7 @@
 """The status of a run, the ends of its segments, and the reasons why it stops, in terms that all machines share."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class CutBy(StrEnum):
@@ -41,6 +42,14 @@ class SegmentEnd(StrEnum):
     WAIT = "wait"
     CRASH = "crash"
     TAKE_OVER = "take_over"
+
+
+_ENDED_AT_REST: Final = {"paused": SegmentEnd.PAUSE, "unpaused": SegmentEnd.PAUSE, "pending": SegmentEnd.START}
+
+
+def end_of_segment(phase: str, *, waited: bool) -> SegmentEnd:
+    """Return how the newest segment ended, by the phase of its run and whether that waited."""
+    return _ENDED_AT_REST.get(phase, SegmentEnd.WAIT if waited else SegmentEnd.CRASH)
 
 
 class StopReason(StrEnum):
