@@ -1,15 +1,19 @@
-"""Tells when the resources of a run that could not be opened are opened again."""
+"""Tells how a run waits whose resources could not be opened."""
 
-from typing import Final
+from typing import Any, Final
 
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.events import WaitStarted
+from steptrail.domain.shared.state import StreamState
 
 _OPEN_AGAIN: Final = Backoff.exponential(base_seconds=1.0, max_seconds=300.0)
 
 
-def open_again_at(now: int, unopened: int) -> int:
-    """Return when they are to be opened again, in microseconds of UTC.
+def wait_for_resources(state: StreamState[Any], problem: str) -> WaitStarted:
+    """Return the wait until they are opened again, which is longer after each such wait in a row.
 
-    `now` is when they could not be opened, and `unopened` counts the waits for them in a row before that.
+    `problem` is the class of the exception, and the state is as of when it was raised.
     """
-    return now + round(_OPEN_AGAIN.delay(1 + unopened, 0.0) * 1e6)
+    unopened = state.fold.execution.unopened if state.fold.execution is not None else 0
+    until = state.as_of + round(_OPEN_AGAIN.delay(1 + unopened, 0.0) * 1e6)
+    return WaitStarted(kind="resources", until=until, problem=problem)

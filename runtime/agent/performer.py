@@ -22,13 +22,13 @@ from steptrail.domain.agent.effects import (
     StartInference,
     TakeDecision,
 )
-from steptrail.domain.agent.events import AgentEvent, HooksRan, ToolExecutionStarted, WaitStarted
+from steptrail.domain.agent.events import AgentEvent, HooksRan, ToolExecutionStarted
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.shared.resources import open_again_at
+from steptrail.domain.shared.resources import wait_for_resources
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
@@ -168,8 +168,7 @@ class Runner:
         if problem is None or is_ending:
             self._unopened = None
             return
-        until = open_again_at(state.as_of, state.execution.unopened if state.execution is not None else 0)
-        self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
+        self._journal.record(wait_for_resources(state, problem))
 
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:

@@ -26,8 +26,7 @@ from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.flow.waits import stays_for
-from steptrail.domain.shared.events import WaitStarted
-from steptrail.domain.shared.resources import open_again_at
+from steptrail.domain.shared.resources import wait_for_resources
 from steptrail.runtime.agent.resources import Opener, OpenResources
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.attempts import Attempts
@@ -141,8 +140,7 @@ class FlowRunner:
         ends = [] if state.run is None else deadlines(state.run)
         left = max(0, min(ends) - self._journal.now()) / 1e6 if ends else None
         if (problem := await resources.open_in(self._flight, left)) is not None:
-            until = open_again_at(state.as_of, state.run.unopened if state.run is not None else 0)
-            self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
+            self._journal.record(wait_for_resources(state, problem))
         elif self._attempts is not None and means.are_open:
             self._unopened, self._attempts.resources = None, means.resources
 
