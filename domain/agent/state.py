@@ -50,11 +50,6 @@ class AgentState(StreamState[SessionFold]):
             fold.step.clock = fold.step.clock.stopped(self.as_of)
         return AgentState(fold, as_of=until)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AgentState) and self._fold == other._fold
-
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which cannot be hashed
-
     def __repr__(self) -> str:
         return (
             f"AgentState({self.agent_id!r}, version={self.version}, status={self.status.value}, "

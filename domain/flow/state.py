@@ -32,11 +32,6 @@ class FlowState(StreamState[FlowFold]):
         """Return the same state as of the instant `now`."""
         return FlowState(self._fold, as_of=now)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FlowState) and self._fold == other._fold
-
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which cannot be hashed
-
     def __repr__(self) -> str:
         return f"FlowState({self.flow_id!r}, version={self.version}, status={self.status.value})"
 

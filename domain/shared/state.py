@@ -30,6 +30,11 @@ class StreamState(Generic[F]):
         self._fold = fold
         self.as_of = as_of
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StreamState) and self._fold == other._fold  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which cannot be hashed
+
     @property
     def fold(self) -> F:
         """The accumulator behind this state. Only the fold may change it, and it works on a copy."""
