@@ -212,9 +212,7 @@ def _evaluated(fold: FlowFold, event: stored.NodeEvaluated, at: int) -> None:
         fold.execution.productive = True
 
 
-def _ask(
-    fold: FlowFold, task: Task, at: int, event: stored.ApprovalRequested | stored.HumanRequested | stored.StepHeld
-) -> None:
+def _ask(fold: FlowFold, task: Task, at: int, event: stored.FlowEvent) -> None:
     task.back_to = task.phase
     task.phase = task_phase_after(task.phase, event, task.back_to)
     task.clock = task.clock.stopped(at)
@@ -294,16 +292,7 @@ def _asked(fold: FlowFold, approval_id: str) -> tuple[RunFold, Task, Approval] |
     return None
 
 
-def _answer(
-    run: RunFold,
-    task: Task,
-    event: stored.ApprovalGranted
-    | stored.ApprovalDenied
-    | stored.ApprovalExpired
-    | stored.HumanAnswered
-    | stored.HumanExpired
-    | stored.StepAnswered,
-) -> None:
+def _answer(run: RunFold, task: Task, event: stored.FlowEvent) -> None:
     task.phase = task_phase_after(task.phase, event, task.back_to)
     task.order = run.next_order()
     run.productive = True
