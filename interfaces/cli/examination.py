@@ -67,14 +67,12 @@ async def _examine_stream(
     """Return the state of a stream; None when it cannot be read or folded, or is of no kind that is known here."""
     if (fault := await store.verify(stream)) is not None:
         seen.add("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version)
-    refolding = None
-    if kind is not None:
 
-        def unused(why: str) -> None:
-            seen.add("snapshots", stream, f"the snapshot is not used: {why}: delete it")
+    def unused(why: str) -> None:
+        seen.add("snapshots", stream, f"the snapshot is not used: {why}: delete it")
 
-        snapshot = await store.snapshot(stream, on_damage=unused)
-        refolding = Refolding(kind.machine, stream, snapshot, seen)
+    snapshot = None if kind is None else await store.snapshot(stream, on_damage=unused)
+    refolding = Refolding(None if kind is None else kind.machine, stream, snapshot, seen)
     after, newest = 0, await store.version(stream)
     seen.events += newest
     if not newest:
@@ -82,12 +80,11 @@ async def _examine_stream(
     while after < newest:
         try:
             # Where one record cannot be read, more cannot, and each makes its page be read again.
-            limit = _PAGE_OF_DAMAGE if refolding is not None and refolding.state is None else _PAGE
+            limit = _PAGE_OF_DAMAGE if kind is not None and refolding.state is None else _PAGE
             records = (await store.read(stream, after=after, limit=limit)).records
         except CorruptRecord as error:
             seen.add_unreadable(error)
-            if refolding is not None:
-                refolding.give_up()
+            refolding.give_up()
             after = (
                 max(error.found, error.version) - 1
                 if isinstance(error, MissingRecord)
@@ -96,15 +93,13 @@ async def _examine_stream(
         else:
             if not records:
                 seen.add("records", stream, f"the events after {after} cannot be found, up to {newest} should be there")
-                if refolding is not None:
-                    refolding.give_up()
+                refolding.give_up()
                 break
-            if refolding is not None and kind is not None:
-                if after == 0:
-                    await _examine_past(store, stream, kind, records[0].event, refolding, seen)
-                refolding.go_on(records)
+            if kind is not None and after == 0:
+                await _examine_past(store, stream, kind, records[0].event, refolding, seen)
+            refolding.go_on(records)
             after = records[-1].version
-    return refolding.state if refolding is not None else None
+    return refolding.state
 
 
 async def _examine_past(

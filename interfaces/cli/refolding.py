@@ -13,13 +13,16 @@ from steptrail.runtime.kernel.snapshots import restore
 
 
 class Refolding:
-    """Takes the records of one stream in order; `state` is their fold, None once they cannot be folded."""
+    """Takes the records of one stream in order. `state` is their fold; None without a machine, and once there is none.
+
+    A stream of a kind that is not known here has no machine.
+    """
 
     def __init__(
-        self, machine: Machine[Any, Any, Any, Any], stream: str, snapshot: Snapshot | None, seen: Examination
+        self, machine: Machine[Any, Any, Any, Any] | None, stream: str, snapshot: Snapshot | None, seen: Examination
     ) -> None:
         self._machine, self._stream, self._snapshot, self._seen = machine, stream, snapshot, seen
-        self.state: FoldedState | None = machine.initial(id_of(stream))
+        self.state: FoldedState | None = None if machine is None else machine.initial(id_of(stream))
 
     def give_up(self) -> None:
         """Fold no further: a record is missing or cannot be read."""
@@ -46,7 +49,7 @@ class Refolding:
                 at = record
                 yield record
 
-        if self.state is None:
+        if self.state is None or self._machine is None:
             return
         try:
             self.state = self._machine.evolve_all(self.state, watched())
@@ -60,7 +63,7 @@ class Refolding:
             self.state = None
 
     def _compare(self, snapshot: Snapshot, state: FoldedState) -> None:
-        codec = self._machine.snapshots
+        codec = None if self._machine is None else self._machine.snapshots
         try:
             cached = restore(codec, snapshot) if codec is not None else None
             if cached is None:
