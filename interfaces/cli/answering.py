@@ -6,7 +6,7 @@ from typing import Any
 from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, who
+from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, named, prefix, who
 from steptrail.interfaces.cli.steering import carried_out
 from steptrail.interfaces.python.session import Session
 
@@ -42,42 +42,18 @@ def _by(parser: Parser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, output: Output) -> None:
-    said = (arguments.approved, arguments.choice, arguments.data, arguments.notes)
-    if all(each is None for each in said):
+    said = named(arguments, "approved", "choice", "notes")
+    if arguments.data is None and all(each is None for each in said.values()):
         raise Refusal("nothing is answered: say --approve, --reject, --choice OPTION, --data JSON or --notes TEXT")
-    data = None if arguments.data is None else json_value("--data", arguments.data)
-
-    async def carry(handle: Any) -> Any:
-        return await _flow(handle).answer(
-            arguments.what,
-            by=arguments.by,
-            choice=arguments.choice,
-            approved=arguments.approved,
-            data=data,
-            notes=arguments.notes,
-            digest=arguments.digest,
-            key=arguments.key,
-        )
-
-    carried_out(arguments, output, carry)
+    said["data"] = None if arguments.data is None else json_value("--data", arguments.data)
+    said |= named(arguments, "by", "digest", "key")
+    carried_out(arguments, output, lambda handle: _flow(handle).answer(arguments.what, **said))
 
 
 def _step(arguments: argparse.Namespace, output: Output) -> None:
-    sets = {} if arguments.set is None else json_object("--set", arguments.set, "variables have names")
-
-    async def carry(handle: Any) -> Any:
-        return await _flow(handle).step(
-            arguments.node,
-            arguments.action,
-            by=arguments.by,
-            set=sets,
-            unset=arguments.unset,
-            targets=arguments.target,
-            reason=arguments.reason,
-            key=arguments.key,
-        )
-
-    carried_out(arguments, output, carry)
+    said = {**named(arguments, "by", "unset", "reason", "key"), "targets": arguments.target}
+    said["set"] = {} if arguments.set is None else json_object("--set", arguments.set, "variables have names")
+    carried_out(arguments, output, lambda handle: _flow(handle).step(arguments.node, arguments.action, **said))
 
 
 def _flow(handle: Any) -> Any:

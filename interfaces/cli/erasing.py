@@ -10,7 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, a_path, age, amount, prefix, store_of, who
+from steptrail.interfaces.cli.parser import Commands, a_path, age, amount, named, prefix, store_of, who
 from steptrail.interfaces.python.archive import ArchiveFile, unarchived
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
@@ -59,17 +59,8 @@ def _erase(arguments: argparse.Namespace, output: Output) -> None:
         return _tell(ErasureReport(remains=remains), output, is_finished=True)
     if arguments.id is None or arguments.by is None or arguments.reason is None:
         raise Refusal("erase needs the ID of a session, --by and --reason (see `steptrail erase --help`)")
-    report = in_store(
-        arguments,
-        lambda trail: trail.erase(
-            arguments.id,
-            by=arguments.by,
-            reason=arguments.reason,
-            cascade=arguments.cascade,
-            dry_run=arguments.dry_run,
-        ),
-        read_only=arguments.dry_run,
-    )
+    said = named(arguments, "by", "reason", "cascade", "dry_run")
+    report = in_store(arguments, lambda trail: trail.erase(arguments.id, **said), read_only=arguments.dry_run)
     _tell(report, output)
 
 
@@ -79,22 +70,10 @@ def _retain(arguments: argparse.Namespace, output: Output) -> None:
         raise Refusal("--yes erases and --dry-run does not: give one of them")
 
     erased: list[Erasure] = []
-
-    async def retained(trail: Steptrail) -> ErasureReport:
-        return await trail.retain(
-            older_than=arguments.older_than,
-            status=arguments.status,
-            agent=arguments.agent,
-            dry_run=dry_run,
-            limit=arguments.limit,
-            by=arguments.by,
-            reason=arguments.reason,
-            archive=arguments.archive,
-            on_erased=erased.append,
-        )
-
+    said = named(arguments, "older_than", "status", "agent", "limit", "by", "reason", "archive")
+    said |= {"dry_run": dry_run, "on_erased": erased.append}
     try:
-        report = in_store(arguments, retained, read_only=dry_run)
+        report = in_store(arguments, lambda trail: trail.retain(**said), read_only=dry_run)
     except BaseException:
         if erased:
             _tell(ErasureReport(erased=tuple(erased), remains=_UNSEEN), output)

@@ -8,7 +8,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Parser, prefix
+from steptrail.interfaces.cli.parser import Parser, named, prefix
 from steptrail.interfaces.cli.summaries import dollars, how_it_stopped
 from steptrail.interfaces.python.asking_runs import RunsPage
 from steptrail.interfaces.python.trail import Steptrail
@@ -88,19 +88,13 @@ async def _filter(trail: Steptrail, arguments: argparse.Namespace) -> RunFilter:
         return None if name is None else (await trail.find_any(name)).stream_id
 
     return RunFilter(
-        status=arguments.status,
-        stop_reason=arguments.stop_reason,
-        agent=arguments.agent,
         waits_for=arguments.waiting_for,
         parent=await stream(arguments.parent),
         root=await stream(arguments.root),
-        since=arguments.since,
-        until=arguments.until,
-        effect=arguments.effect,
         tags=_pairs(arguments.tag, "--tag"),
         least=_sizes(arguments.least, "--least"),
         most=_sizes(arguments.most, "--most"),
-        **{name: getattr(arguments, name) for name in _WORDS},
+        **named(arguments, "status", "stop_reason", "agent", "since", "until", "effect", *_WORDS),
     )
 
 

@@ -7,7 +7,7 @@ import getpass
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, engine_of, key, projection_option, store_of, who
+from steptrail.interfaces.cli.parser import Commands, count, engine_of, key, named, projection_option, store_of, who
 from steptrail.interfaces.python.loading_projections import load_projections
 
 _LAST_PORT = 65_535
@@ -53,8 +53,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> None:
         asyncio.run(
             serve(
                 store_of(arguments),
-                host=arguments.host,
-                port=arguments.port,
+                **named(arguments, "host", "port"),
                 mask_keys=tuple(arguments.mask),
                 user=(arguments.by or _user()) if arguments.allow_actions else None,
                 show="shape" if arguments.shape else "values",

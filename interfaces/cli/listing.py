@@ -17,7 +17,7 @@ from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.filtering import VIEW_FILTERS, add_filters, list_asked, needs_views
 from steptrail.interfaces.cli.going_on import store_given, typed, valued
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, one_of, option_of, prefix
+from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, named, one_of, option_of, prefix
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
 from steptrail.interfaces.python.lists import WAIT_KINDS
 from steptrail.interfaces.python.trail import Steptrail
@@ -64,14 +64,11 @@ def _runs(arguments: argparse.Namespace, output: Output) -> None:
         return await trail.runs(
             status=None if is_crashed else arguments.status,
             crashed=is_crashed,
-            stop_reason=arguments.stop_reason,
-            agent=arguments.agent,
             waits_for=arguments.waiting_for,
             parent=await place_of(trail, arguments.parent),
-            since=arguments.since,
-            until=arguments.until,
             limit=limit + 1,
             after=await place_of(trail, arguments.after),
+            **named(arguments, "stop_reason", "agent", "since", "until"),
         )
 
     found = in_store(arguments, listed)

@@ -130,6 +130,11 @@ def engine_of(arguments: argparse.Namespace) -> str | None:
     return given or os.environ.get("STEPTRAIL_ENGINE") or None
 
 
+def named(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return some of the arguments by their names, for a method of ours that takes them under the same ones."""
+    return {name: getattr(arguments, name) for name in names}
+
+
 def option_of(setting: str) -> str:
     """Return the option that sets a setting."""
     return f"--{setting.replace('_', '-')}"

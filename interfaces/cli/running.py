@@ -33,6 +33,7 @@ from steptrail.interfaces.cli.parser import (
     count,
     engine_of,
     json_value,
+    named,
     option_of,
     prefix,
     seconds,
@@ -105,7 +106,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
-    said = {"by": arguments.by, "key": key, "context": arguments.context, "metadata": arguments.metadata}
+    said = named(arguments, "by", "key", "context", "metadata")
 
     async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
         if isinstance(progress, Progress):
@@ -125,7 +126,7 @@ def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", argum
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
-    how: dict[str, Any] = {"take_over": arguments.take_over, "strict": arguments.strict, "by": arguments.by}
+    how = named(arguments, "take_over", "strict", "by")
 
     async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
         state = await handle.state()
@@ -142,7 +143,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
-    how: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason, "key": arguments.key}
+    how = named(arguments, "by", "reason", "key")
 
     async def run(trail: Any, given: Any, handle: Any, progress: Progress | FlowProgress) -> Any:
         if isinstance(given, Agent):
@@ -170,7 +171,7 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
 def _send(arguments: argparse.Namespace, output: Output) -> int:
     async def run(trail: Any, agent: Any, handle: Any, progress: Progress) -> Any:
         progress.look_at(await handle.state())
-        result = await handle.send(agent, arguments.text, by=arguments.by, key=arguments.key, context=arguments.context)
+        result = await handle.send(agent, arguments.text, **named(arguments, "by", "key", "context"))
         if exit_of(result) is Exit.BUSY:
             output.note("steptrail: it is delivered; another process runs the session and will answer it")
         return result

@@ -10,7 +10,7 @@ from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, moment
+from steptrail.interfaces.cli.parser import Commands, amount, moment, named
 from steptrail.interfaces.cli.plots import bar, sparkline
 from steptrail.interfaces.cli.summaries import dollars
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
@@ -32,16 +32,8 @@ def register(commands: Commands) -> None:
 
 def _stats(arguments: argparse.Namespace, output: Output) -> None:
     group: Literal["agent", "day", "kind"] | None = arguments.by if arguments.by in GROUPS else None
-    found = asked(
-        arguments,
-        lambda trail: trail.views.stats(
-            arguments.since,
-            arguments.until,
-            () if group is None else (group,),
-            agent=arguments.agent,
-            tenant=arguments.tenant,
-        ),
-    )
+    said = named(arguments, "since", "until", "agent", "tenant")
+    found = asked(arguments, lambda trail: trail.views.stats(by=() if group is None else (group,), **said))
     if output.as_json:
         output.data(found.to_dict())
         return

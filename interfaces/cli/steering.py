@@ -12,7 +12,7 @@ from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, by_option, engine_of, json_object, json_value, prefix, who
+from steptrail.interfaces.cli.parser import Commands, by_option, engine_of, json_object, json_value, named, prefix, who
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.steering import SteeredHandle
@@ -61,13 +61,12 @@ def register(commands: Commands) -> None:
 
 
 def _steer(arguments: argparse.Namespace, output: Output) -> None:
-    command = methodcaller(arguments.command, reason=arguments.reason, by=arguments.by)
-    carried_out(arguments, output, command)
+    carried_out(arguments, output, methodcaller(arguments.command, **named(arguments, "reason", "by")))
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> None:
     result = None if arguments.result is None else json_value("--result", arguments.result)
-    who: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason}
+    who = named(arguments, "by", "reason")
 
     async def carry(handle: Any) -> Any:
         whole, is_agent = _whole(handle, arguments.effect), isinstance(handle, Session)
@@ -86,25 +85,16 @@ def _settle(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def _approve(arguments: argparse.Namespace, output: Output) -> None:
-    edited = None if arguments.edit is None else json_object("--edit", arguments.edit, "arguments have names")
-
-    async def carry(handle: Steered) -> Any:
-        return await handle.approve(
-            _whole(handle, arguments.approval),
-            by=arguments.by,
-            reason=arguments.reason,
-            arguments=edited,
-            digest=arguments.digest,
-        )
-
-    carried_out(arguments, output, carry)
+    said = named(arguments, "by", "reason", "digest")
+    said["arguments"] = (
+        None if arguments.edit is None else json_object("--edit", arguments.edit, "arguments have names")
+    )
+    carried_out(arguments, output, lambda handle: handle.approve(_whole(handle, arguments.approval), **said))
 
 
 def _deny(arguments: argparse.Namespace, output: Output) -> None:
-    async def carry(handle: Steered) -> Any:
-        return await handle.deny(_whole(handle, arguments.approval), by=arguments.by, reason=arguments.reason)
-
-    carried_out(arguments, output, carry)
+    said = named(arguments, "by", "reason")
+    carried_out(arguments, output, lambda handle: handle.deny(_whole(handle, arguments.approval), **said))
 
 
 def _whole(handle: Steered, effect: str) -> str:

@@ -21,6 +21,7 @@ from steptrail.interfaces.cli.parser import (
     engine_of,
     json_value,
     most,
+    named,
     projection_option,
     seconds,
     store_of,
@@ -63,7 +64,7 @@ def _start(arguments: argparse.Namespace, output: Output) -> None:
         async with load_runnable(arguments.agent, BroughtCode(arguments.use)) as given:
             is_agent = isinstance(given, Agent)
             value: Any = arguments.input if is_agent else json_value("the INPUT of a workflow", arguments.input)
-            said = {name: getattr(arguments, name) for name in ("key", "by", "context", "metadata")}
+            said = named(arguments, "key", "by", "context", "metadata")
             async with Steptrail.open(store_of(arguments), engine=engine_of(arguments)) as trail:
                 return (await trail.start(given, value, session=arguments.id, **said)).stream_id
 
@@ -101,11 +102,9 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> None:
         when_asked_to_end(ending.set, (*endings(), signal.SIGINT), patience=patience)
         async with trail.work(
             *agents,
-            concurrency=arguments.concurrency,
-            grace=arguments.grace,
             per_agent=dict(arguments.per_agent),
             per_tenant=dict(arguments.per_tenant),
-            strict=arguments.strict,
+            **named(arguments, "concurrency", "grace", "strict"),
         ) as worker:
             woken = f", woken by {engine.partition('+')[0].partition('?')[0]}" if engine is not None else ""
             output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}{woken}")
