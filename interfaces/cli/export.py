@@ -12,7 +12,7 @@ from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Refusal, writing
 from steptrail.interfaces.cli.exporting_spans import add_span_options, spans_exported
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, a_new_file, key, prefix
+from steptrail.interfaces.cli.parser import Commands, a_new_file, key, prefix, repeated
 from steptrail.interfaces.cli.written_test import module_name, written_test
 from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.recording import FlowRecording, Recording, save_lines
@@ -30,14 +30,8 @@ def register(commands: Commands) -> None:
     export = commands.add("export", _export, "Write session or run ID as JSON lines or as a test, or send spans.")
     export.add_argument("id", metavar="ID", type=prefix, nargs="?")
     export.add_argument("--out", metavar="FILE", type=a_new_file, help="where to (default: the standard output)")
-    export.add_argument(
-        "--redact",
-        metavar="KEY",
-        type=key,
-        action="append",
-        default=[],
-        help="take out the values of this key in arguments and results of tools, or in runs; may be given again",
-    )
+    redacts = "take out the values of this key in arguments and results of tools, or in runs"
+    repeated(export, "--redact", "KEY", redacts, read=key)
     export.add_argument(
         "--as-test",
         action="store_true",

@@ -7,7 +7,17 @@ import getpass
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, engine_of, key, named, projection_option, store_of, who
+from steptrail.interfaces.cli.parser import (
+    Commands,
+    count,
+    engine_of,
+    key,
+    named,
+    projection_option,
+    repeated,
+    store_of,
+    who,
+)
 from steptrail.interfaces.python.loading_projections import load_projections
 
 _LAST_PORT = 65_535
@@ -22,14 +32,7 @@ def register(commands: Commands) -> None:
         default="127.0.0.1",
         help="the address to serve (default: this machine alone); with another one the pages ask for a token",
     )
-    inspect.add_argument(
-        "--mask",
-        type=key,
-        action="append",
-        default=[],
-        metavar="KEY",
-        help="hide the values of this key, besides those that mean a secret; may be said again",
-    )
+    repeated(inspect, "--mask", "KEY", "hide the values of this key, besides those that mean a secret", read=key)
     inspect.add_argument(
         "--allow-actions",
         action="store_true",

@@ -268,15 +268,15 @@ def by_option(parser: Parser) -> None:
     parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
 
 
+def repeated(parser: Parser, option: str, metavar: str, says: str, *, read: Callable[[str], object] = str) -> None:
+    """Add an option that may be said again. Its argument is the list of all that was said, each as `read` makes it."""
+    again = f"{says}; may be said again"
+    parser.add_argument(option, metavar=metavar, type=read, action="append", default=[], help=again)
+
+
 def use_option(parser: Parser) -> None:
     """Add the option that brings the code of a workflow in YAML or JSON."""
-    parser.add_argument(
-        "--use",
-        metavar="FILE.py",
-        action="append",
-        default=[],
-        help="a file or module with what the nodes of a workflow in YAML or JSON use; may be said again",
-    )
+    repeated(parser, "--use", "FILE.py", "a file or module with what the nodes of a workflow in YAML or JSON use")
 
 
 def agent_options(parser: Parser) -> None:
@@ -300,13 +300,8 @@ def asking_options(parser: Parser) -> None:
 
 def projection_option(parser: Parser) -> None:
     """Add the option that names the projections of a service."""
-    parser.add_argument(
-        "--projection",
-        metavar="FILE.py:NAME",
-        action="append",
-        default=[],
-        help="a projection of yours, FILE.py:NAME or package.module:NAME, to count with too; may be said again",
-    )
+    says = "a projection of yours, FILE.py:NAME or package.module:NAME, to count with too"
+    repeated(parser, "--projection", "FILE.py:NAME", says)
 
 
 def _everywhere() -> Parser:

@@ -23,6 +23,7 @@ from steptrail.interfaces.cli.parser import (
     most,
     named,
     projection_option,
+    repeated,
     seconds,
     store_of,
     use_option,
@@ -47,14 +48,8 @@ def register(commands: Commands) -> None:
     projection_option(work)
     work.add_argument("--concurrency", type=amount, metavar="N", default=8, help="at most N sessions at once (8)")
     for of in ("agent", "tenant"):
-        work.add_argument(
-            f"--per-{of}",
-            type=most,
-            metavar="[NAME=]N",
-            action="append",
-            default=[],
-            help=f"at most N sessions of one {of}, or of the {of} NAME, at once; may be said again",
-        )
+        says = f"at most N sessions of one {of}, or of the {of} NAME, at once"
+        repeated(work, f"--per-{of}", "[NAME=]N", says, read=most)
     work.add_argument("--strict", action="store_true", help="leave a session to others that another version began")
     work.add_argument("--grace", type=seconds, metavar="S", default=10.0, help="seconds to let calls end then (10)")
 
