@@ -97,10 +97,7 @@ def print_agent_state(output: Output, state: AgentState, records: Sequence[Recor
     ]
     if state.execution_id is not None and state.is_open:
         rows.append([state.execution_id, state.status.value, "", ""])
-    _section(output, "executions", is_any=bool(rows))
-    if rows:
-        output.table(["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY"], rows, indent="  ")
-
+    output.section("executions", ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY"], rows)
     _section(output, f"steps of {state.execution_id}", is_any=bool(state.steps or state.open_step))
     output.lines(_steps(state))
     _section(output, "messages", is_any=bool(state.messages))

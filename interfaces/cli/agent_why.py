@@ -58,12 +58,10 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
             output.line(f"numbers     {one_line(numbers)}")
     if explained.rejected_answer is not None:
         output.line(f"last answer {one_line(explained.rejected_answer)}")
-    others = [vote for vote in explained.votes if vote is not decider]
-    if others:
-        output.line()
-        output.line("other votes" if decider else "votes")
-        rows = [[vote.criterion_class, vote.decision.value, vote.reason] for vote in others]
-        output.table(["CRITERION", "VOTE", "REASON"], rows, indent="  ")
+    others = [
+        [vote.criterion_class, vote.decision.value, vote.reason] for vote in explained.votes if vote is not decider
+    ]
+    output.section("other votes" if decider else "votes", ["CRITERION", "VOTE", "REASON"], others)
     output.line()
     output.line(f"spent       {_spent(explained)}")
     for stop in explained.shadow_stops:

@@ -61,9 +61,6 @@ def flow_result_data(result: FlowResult) -> dict[str, JsonValue]:
 
 def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> None:
     """Print where the run stands, and the command that goes on, with what was given."""
-    if output.as_json:
-        output.data(flow_result_data(result))
-        return
     state = result.state
     output.line(f"status   {flow_status(state)}")
     finished = state.run.finished if state.run is not None else None

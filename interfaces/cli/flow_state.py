@@ -73,11 +73,11 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
         else [execution, state.status.value, "", "", str(len(state.errors))]
         for execution, end in _executions(records)
     ]
-    _table(output, "executions", ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY", "ERRORS"], ended)
-    _table(output, f"nodes of {state.execution_id}", ["NODE", "KIND", "VISITS", "OPEN"], _nodes(state))
+    output.section("executions", ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY", "ERRORS"], ended)
+    output.section(f"nodes of {state.execution_id}", ["NODE", "KIND", "VISITS", "OPEN"], _nodes(state))
     given = state.envelope.vars.items()
     values = [[name, one_line(json.dumps(value, ensure_ascii=False), _CUT)] for name, value in given]
-    _table(output, "variables", ["NAME", "VALUE"], values)
+    output.section("variables", ["NAME", "VALUE"], values)
     if (failed := _last_error(state)) is not None:
         output.line()
         output.line("last error")
@@ -89,13 +89,6 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
 def _last_error(state: FlowState) -> NodeError | None:
     """Return the failure that ended the run, else the newest that was recorded."""
     return FlowResult(state).error or (state.errors[-1] if state.errors else None)
-
-
-def _table(output: Output, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if rows:
-        output.line()
-        output.line(one_line(title))
-        output.table(headers, rows, indent="  ")
 
 
 def _nodes(state: FlowState) -> list[list[str]]:

@@ -53,6 +53,16 @@ def kind_shown(stream: str) -> KindShown:
     return shown
 
 
+def result_told(output: Output, stream: str, result: Any, given: GivenWords) -> Exit:
+    """Print the result of a run, for people or as JSON, and return the exit code for it."""
+    shown = kind_shown(stream)
+    if output.as_json:
+        output.data(shown.result_data(result))
+    else:
+        shown.print_result(output, result, given)
+    return shown.exit_of(result)
+
+
 def summary_of(stream: str, event: Event) -> str:
     """Return what an event of a stream says, short and on one line; an empty text where there are no words for it."""
     shown = SHOWN.of(stream)

@@ -124,6 +124,13 @@ class Output:
             padded = [cell + " " * (width - _columns(cell)) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
             self.line((indent + "  ".join([*padded, row[-1]])).rstrip())
 
+    def section(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print rows as a table with a title, apart from what stands before it; nothing for no rows."""
+        if rows:
+            self.line()
+            self.line(one_line(title))
+            self.table(headers, rows, indent="  ")
+
 
 def printable(text: str) -> str:
     """Return the text with control characters, apart from line ends and tabs, made visible."""

@@ -42,9 +42,6 @@ def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
 
 def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> None:
     """Print where the session stands, and the command that goes on, with what was given."""
-    if output.as_json:
-        output.data(result_data(result))
-        return
     state, outcome = result.state, result.outcome
     output.line(f"status   {result.status.value}")
     if result.stop_reason is not None and outcome is not None:

@@ -23,7 +23,7 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.cli.ending import endings, to_the_end, when_asked_to_end
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import WayOn, given_again
-from steptrail.interfaces.cli.kinds import kind_shown
+from steptrail.interfaces.cli.kinds import kind_shown, result_told
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
     Commands,
@@ -208,7 +208,7 @@ def _driven(
             trail = await stack.enter_async_context(opened)
             stream = await _stream(trail, arguments, chosen, of=AGENTS if is_agent else FLOWS)
             output.live(stream_name(stream))
-            task, shown = asyncio.current_task(), kind_shown(stream)
+            task = asyncio.current_task()
             assert task is not None  # noqa: S101 - a coroutine runs in a task
             when_asked_to_end(task.cancel, endings())  # which pauses the run, as Ctrl-C does
             progress: Any = FlowProgress(output.live)
@@ -224,8 +224,7 @@ def _driven(
                 return await _interrupted(handle, output, arguments)
             if result.stored:
                 _tell_of_stored(output, result, arguments)
-            shown.print_result(output, result, given_again(arguments))
-            return shown.exit_of(result)
+            return result_told(output, stream, result, given_again(arguments))
 
     return to_the_end(driven())
 
@@ -233,10 +232,10 @@ def _driven(
 async def _stream(trail: Steptrail, arguments: argparse.Namespace, chosen: SessionId | None, *, of: str) -> str:
     if chosen is not None:
         return of + chosen
-    named: str = arguments.id
+    name: str = arguments.id
     if of == AGENTS:
-        return (await trail.find(named)).stream_id
-    return (await trail.find_any(named if named.startswith(of) else of + named)).stream_id
+        return (await trail.find(name)).stream_id
+    return (await trail.find_any(name if name.startswith(of) else of + name)).stream_id
 
 
 async def _interrupted(handle: Any, output: Output, arguments: argparse.Namespace) -> int:
@@ -245,11 +244,10 @@ async def _interrupted(handle: Any, output: Output, arguments: argparse.Namespac
     except SessionNotFound:
         output.note("steptrail: interrupted before anything was started")
         return Exit.OPEN
-    shown = kind_shown(handle.stream_id)
-    result = shown.result(state)
-    shown.print_result(output, result, given_again(arguments))
+    result = kind_shown(handle.stream_id).result(state)
+    code = result_told(output, handle.stream_id, result, given_again(arguments))
     if not state.is_open:
-        return shown.exit_of(result)
+        return code
     output.note(f"steptrail: interrupted; {_way_on(state, arguments)} goes on")
     return Exit.OPEN
 
