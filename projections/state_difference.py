@@ -36,7 +36,7 @@ class StateChange(NamedTuple):
             case "changed":
                 before, after = result_text(self.before), result_text(self.after)
                 is_long = max(len(before), len(after)) > _SHOWN_CHARACTERS
-                start = max(0, _in_common(before, after) - _AROUND) if is_long else 0
+                start = max(0, in_common(before, after) - _AROUND) if is_long else 0
                 return f"~ {self.path}: {_cut(before, start)} → {_cut(after, start)}"
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -90,7 +90,8 @@ def _key(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _in_common(one: str, other: str) -> int:
+def in_common(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

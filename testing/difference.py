@@ -1,5 +1,6 @@
 """The first difference between what was recorded and what came now, in words that name the place."""
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
@@ -13,7 +14,9 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart, ToolResultPart
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
+from steptrail.projections.state_difference import StateChange, in_common, state_difference
 
+_IN_A_PART: Final = re.compile(r"parts\[(\d+)\]\.?(.*)")
 _AROUND: Final = 60
 """Characters that are shown on either side of the place where two texts part."""
 
@@ -44,11 +47,8 @@ def difference_of_requests(recorded: ModelRequest, now: ModelRequest, *, shape_o
 
 def difference_of_values(recorded: JsonValue, now: JsonValue) -> str | None:
     """Return where two JSON values part first, or None."""
-    found = _parting(recorded, now, ())
-    if found is None:
-        return None
-    path, was, is_now = found
-    return _told(".".join(path) or "the whole", was, is_now)
+    change = _first(recorded, now)
+    return None if change is None else _changed(change.path or "the whole", change)
 
 
 def _difference_of_messages(
@@ -59,15 +59,13 @@ def _difference_of_messages(
         where = f"message {number} ({present.role.value if present else ''})"
         return _told(where, _summary(recorded), _summary(now))
     was, is_now = (_shape(recorded), _shape(now)) if shape_only else (_plain(recorded), _plain(now))
-    found = _parting(was, is_now, ())
-    if found is None:
+    change = _first(was, is_now)
+    if change is None:
         return None
-    path, before, after = found
-    # `parts` says nothing that the number of the part does not.
-    inside = ", ".join(f"part {int(each) + 1}" if each.isdigit() else each for each in path[:2] if each != "parts")
-    rest = ".".join(path[2:])
-    where = ", ".join(each for each in (f"message {number} ({recorded.role.value})", inside, rest) if each)
-    return _told(where, before, after)
+    part = _IN_A_PART.fullmatch(change.path)
+    inside = (change.path,) if part is None else (f"part {int(part[1]) + 1}", part[2])
+    where = ", ".join(each for each in (f"message {number} ({recorded.role.value})", *inside) if each)
+    return _changed(where, change)
 
 
 def _plain(message: Message) -> JsonValue:
@@ -97,10 +95,8 @@ def _difference_of_tools(recorded: Sequence[ToolSpec], now: Sequence[ToolSpec], 
     if before != after:
         return _told("the tools and their order", before, after)
     for was, is_now in zip(recorded, now, strict=True):
-        found = _parting(full_form(was), full_form(is_now), ())
-        if found is not None:
-            path, old, new = found
-            return _told(f"tool {was.name!r}, {'.'.join(path)}", old, new)
+        if (change := _first(full_form(was), full_form(is_now))) is not None:
+            return _changed(f"tool {was.name!r}, {change.path}", change)
     return None
 
 
@@ -112,37 +108,20 @@ def _difference_of_settings(recorded: ModelRequest, now: ModelRequest) -> str | 
     return None
 
 
-_Parting = tuple[tuple[str, ...], object, object]
+def _first(recorded: JsonValue, now: JsonValue) -> StateChange | None:
+    """Return the first change between two values, or None."""
+    return next(iter(state_difference(recorded, now, limit=1).changes), None)
 
 
-def _parting(recorded: JsonValue, now: JsonValue, path: tuple[str, ...]) -> _Parting | None:
-    if isinstance(recorded, dict) and isinstance(now, dict):
-        for key in [*recorded, *(key for key in now if key not in recorded)]:
-            if key not in recorded or key not in now:
-                return (*path, key), recorded.get(key, _NOTHING), now.get(key, _NOTHING)
-            if (found := _parting(recorded[key], now[key], (*path, key))) is not None:
-                return found
-        return None
-    if isinstance(recorded, list) and isinstance(now, list):
-        for index in range(max(len(recorded), len(now))):
-            inside = (*path, str(index))
-            if index >= len(recorded) or index >= len(now):
-                return inside, _item(recorded, index), _item(now, index)
-            if (found := _parting(recorded[index], now[index], inside)) is not None:
-                return found
-        return None
-    return None if type(recorded) is type(now) and recorded == now else (path, recorded, now)
-
-
-def _item(items: Sequence[JsonValue], index: int) -> object:
-    return items[index] if index < len(items) else _NOTHING
+def _changed(where: str, change: StateChange) -> str:
+    recorded = _NOTHING if change.kind == "added" else change.before
+    return _told(where, recorded, _NOTHING if change.kind == "removed" else change.after)
 
 
 def _told(where: str, recorded: object, now: object) -> str:
     start = 0
     if isinstance(recorded, str) and isinstance(now, str):
-        alike = (index for index, (was, is_now) in enumerate(zip(recorded, now, strict=False)) if was != is_now)
-        start = next(alike, min(len(recorded), len(now)))
+        start = in_common(recorded, now)
     return f"{where}\n  recorded  {_shown(recorded, start)}\n  now       {_shown(now, start)}"
 
 

@@ -94,6 +94,11 @@ def test_a_long_text_is_shown_around_the_place_where_it_parts() -> None:
     assert "xmilk" in found
 
 
+def test_a_place_is_written_as_in_all_that_compares_states() -> None:
+    found = difference_of_values({"items": [{"two words": 1}]}, {"items": [{"two words": 2}]})
+    assert found == 'items[0]["two words"]\n  recorded  1\n  now       2'
+
+
 @pytest.mark.parametrize(("recorded", "now"), [(1, True), (1, 1.0), ("1", 1), (None, 0), ([], {})])
 def test_what_json_tells_apart_is_a_difference(recorded: object, now: object) -> None:
     assert difference_of_values({"a": recorded}, {"a": now}) is not None  # type: ignore[dict-item]
