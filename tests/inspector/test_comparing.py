@@ -13,6 +13,7 @@ from steptrail.inspector import inspector
 from steptrail.interfaces.cli.kinds import KindShown, kind_shown
 from steptrail.testing import ScriptedModel, call
 from tests.harness.beside_the_loop import beside_the_loop
+from tests.harness.hands import by_hand
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk, search
 from tests.inspector.test_pages import words
@@ -103,6 +104,22 @@ async def test_a_run_that_ended_earlier_is_told_to_have_ended(tmp_path: Path) ->
             pages = [words((await client.get(f"/compare?a=short&b={each}")).text) for each in ("long/1", "long/2")]
     assert "They do not differ" in pages[0]
     assert re.search(r"They differ from events \d+ and \d+ on", pages[1])
+
+
+async def test_of_a_damaged_run_what_comes_before_the_damage_is_compared(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with Steptrail.open(f"sqlite:///{path}") as trail:
+        for name in ("whole", "spoilt"):
+            await trail.run(desk("Yes."), "Hi", session=name)
+        with by_hand(path) as hand:
+            hand.execute("UPDATE stored_events SET state = 'x' WHERE stream = 'agent:spoilt' AND version = 8")
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
+            compared = words((await client.get("/compare?a=whole&b=spoilt")).text)
+            page = (await client.get("/runs/spoilt")).text
+    assert "= same 7 " in compared
+    assert "differs 8 " in compared
+    assert "data-row data-step>" in page  # the bars of the step that comes before it
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,14 @@ from typing import Any, Final, NamedTuple, cast
 from msgspec import Struct
 
 from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded
-from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.interfaces.http.inspector.events import sound_events
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
 from steptrail.projections.masking import Masking, as_shown
-from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 _BATCH: Final = 500
@@ -127,10 +126,8 @@ async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[A
     after = side.first - 1 + done
     if after >= side.last:
         return ()
-    try:
-        return await records_between(store, side.stream, after, min(after + _BATCH, side.last))
-    except CorruptRecord:
-        return ()
+    records, _ = await sound_events(store, side.stream, after, min(_BATCH, side.last - after))
+    return records
 
 
 def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[int, str, str] | None:

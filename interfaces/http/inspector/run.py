@@ -14,7 +14,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.bar_choice import ChosenBars, chosen_bars
 from steptrail.interfaces.http.inspector.bars import drawn_rows
-from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
+from steptrail.interfaces.http.inspector.events import Chunk, chunk_of, sound_events
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
 from steptrail.interfaces.http.inspector.lists import seen_run
 from steptrail.interfaces.http.inspector.place import Place
@@ -25,7 +25,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
 from steptrail.projections.masking import Masking
 from steptrail.projections.run_explanation import RunExplanation
-from steptrail.runtime.kernel.history import records_between
 from steptrail.runtime.kernel.ports import EventStore
 
 WINDOW: Final = 1_500
@@ -138,10 +137,7 @@ async def _window(
     end = end_of(head, begin, count) if head is not None else count
     last = min(max(asked.until or end, begin), end)
     first = max(begin, last - WINDOW + 1)
-    try:
-        records = await records_between(store, stream, first - 1, last)
-    except CorruptRecord:
-        records = ()  # the page says so where the events stand
+    records, _ = await sound_events(store, stream, first - 1, last + 1 - first)  # its end is told with the events
     return Window(
         first=first,
         last=last,
@@ -165,10 +161,7 @@ async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place
     if version is None or not stream.startswith(STREAM_PREFIX):
         return None
     after = max(0, version - _VOTES)
-    try:
-        records: Sequence[Recorded[Any]] = await records_between(store, stream, after, version)
-    except CorruptRecord:
-        return None
+    records, _ = await sound_events(store, stream, after, version - after)
     return decision_panel(records, version)
 
 
