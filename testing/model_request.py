@@ -5,13 +5,12 @@ calls with their results, and the fields that a compatible server adds to its me
 calls, as DeepSeek does.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
+from steptrail.testing.model_request_schema import NAME, why_no_schema, why_no_tools
 
 _MESSAGE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "system": frozenset({"role", "content", "name"}),
@@ -20,7 +19,6 @@ _MESSAGE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "assistant": frozenset({"role", "content", "name", "refusal", "audio", "tool_calls", "function_call"}),
     "tool": frozenset({"role", "content", "tool_call_id"}),
 }
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
@@ -100,14 +98,8 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         return f"'{offending[0]}' is only allowed when 'tools' are specified" if offending else None
     if not isinstance(tools, list) or not tools:
         return "[] is too short - 'tools'"
-    for tool in tools:
-        function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
-        name = function.get("name") if isinstance(function, dict) else None
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            return f"Invalid 'tools': the name {name!r}"
-        if (why := why_no_parameters(as_object(function).get("parameters"), with_properties=True)) is not None:
-            return why
-    return None
+    functions = [tool.get("function") if tool.get("type") == "function" else None for tool in map(as_object, tools)]
+    return why_no_tools(functions, NAME, schema="parameters", with_properties=True)
 
 
 def _schemas(body: Mapping[str, JsonValue]) -> str | None:
@@ -115,7 +107,7 @@ def _schemas(body: Mapping[str, JsonValue]) -> str | None:
     forms = [form.get("json_schema")] if form.get("type") == "json_schema" else []
     forms += [tool.get("function") for tool in as_list(body.get("tools")) if isinstance(tool, dict)]
     for each in forms:
-        if not isinstance(each, dict) or not _NAME.fullmatch(str(each.get("name"))):
+        if not isinstance(each, dict) or not NAME.fullmatch(str(each.get("name"))):
             return "Missing required parameter: 'response_format.json_schema.name'"
         if each.get("strict") and (why := why_no_schema(each.get("schema", each.get("parameters")), has_bounds=True)):
             return why
@@ -174,7 +166,7 @@ def _message(role: str, message: Mapping[str, JsonValue]) -> tuple[str | None, s
         name = function.get("name")
         if not isinstance(name, str) or not isinstance(function.get("arguments"), str):
             return "Invalid type for 'function.arguments': expected a string", set()
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             return f"Invalid 'tool_calls[].function.name': the string {name!r} does not match its pattern", set()
         if call_id in ids:
             return f"Duplicate value for 'tool_call_id' of {call_id!r}", set()

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
+from steptrail.testing.model_request_schema import why_no_schema, why_no_tools
 
 _ONLY_OF: Final[Mapping[str, str]] = {
     "tool_result": "user",
@@ -97,13 +97,8 @@ def _tools(body: Mapping[str, JsonValue], turns: Sequence[_Turn]) -> str | None:
             return "tool_choice may only be specified while providing tools"
         used = any(block.get("type") in ("tool_use", "tool_result") for _, blocks in turns for block in blocks)
         return "Requests which include `tool_use` or `tool_result` blocks must define tools" if used else None
-    for tool in tools if isinstance(tools, list) else [None]:
-        name = tool.get("name") if isinstance(tool, dict) else None
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            return f"tools: the name {name!r}"
-        if (why := why_no_parameters(as_object(tool).get("input_schema"), with_properties=False)) is not None:
-            return why
-    return None
+    given = tools if isinstance(tools, list) else [None]
+    return why_no_tools(given, _NAME, schema="input_schema", with_properties=False)
 
 
 def _schemas(body: Mapping[str, JsonValue]) -> str | None:

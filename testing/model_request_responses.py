@@ -4,13 +4,12 @@ Only the rules that a client can break by a mistake of its own: fields of items,
 their outputs, and items that do not come back as they were given out, reasoning in front of the item that it led to.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
-from steptrail.testing.model_request_schema import why_no_parameters, why_no_schema
+from steptrail.testing.model_request_schema import NAME, why_no_schema, why_no_tools
 
 _ROLES: Final = ("assistant", "developer", "system", "user")
 _ITEM_FIELDS: Final[Mapping[str, frozenset[str]]] = {
@@ -19,7 +18,6 @@ _ITEM_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "function_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
     "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
 }
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
@@ -57,19 +55,15 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
     if tools is None:
         is_forced = body.get("tool_choice") == "required"
         return "Tool choice 'required' must be specified with 'tools' parameter." if is_forced else None
-    for tool in tools if isinstance(tools, list) else [None]:
-        name = tool.get("name") if isinstance(tool, dict) and tool.get("type") == "function" else None
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            return f"Invalid 'tools': the name {name!r}"
-        if (why := why_no_parameters(as_object(tool).get("parameters"), with_properties=True)) is not None:
-            return why
-    return None
+    given = map(as_object, tools if isinstance(tools, list) else [None])
+    functions = [tool if tool.get("type") == "function" else None for tool in given]
+    return why_no_tools(functions, NAME, schema="parameters", with_properties=True)
 
 
 def _schemas(body: Mapping[str, JsonValue]) -> str | None:
     for each in map(as_object, [as_object(body.get("text")).get("format"), *as_list(body.get("tools"))]):
         if each.get("strict"):
-            if not _NAME.fullmatch(str(each.get("name"))):
+            if not NAME.fullmatch(str(each.get("name"))):
                 return "Missing required parameter: 'text.format.name'"
             if (why := why_no_schema(each.get("schema", each.get("parameters")), has_bounds=True)) is not None:
                 return why
@@ -99,7 +93,7 @@ def _item(item: Mapping[str, JsonValue]) -> str | None:
     missing = [name for name in wanted if not isinstance(item.get(name), str)]
     if missing:
         return f"Missing required parameter: '{missing[0]}'."
-    badly_named = kind == "function_call" and not _NAME.fullmatch(str(item["name"]))
+    badly_named = kind == "function_call" and not NAME.fullmatch(str(item["name"]))
     return f"Invalid 'name': the string {item['name']!r} does not match its pattern." if badly_named else None
 
 

@@ -1,10 +1,15 @@
 """The refusals of the real services for the schemas to which they are to keep."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output_schema import FORMATS
+from steptrail.infrastructure.models.wire import as_object
+
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The names of functions and of schemas that OpenAI's services take."""
 
 _NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems", "uniqueItems"})
 _NOT_AT_THE_TOP: Final = frozenset({"allOf", "anyOf", "oneOf"})
@@ -34,8 +39,20 @@ def why_no_schema(schema: JsonValue, *, has_bounds: bool) -> str | None:
     return None
 
 
-def why_no_parameters(schema: JsonValue, *, with_properties: bool) -> str | None:
-    """Return why the schema of a tool's arguments is refused; None when it is taken."""
+def why_no_tools(
+    tools: Iterable[JsonValue], names: re.Pattern[str], *, schema: str, with_properties: bool
+) -> str | None:
+    """Return why declarations of tools are refused, whose arguments stand under `schema`; None when they are taken."""
+    for tool in map(as_object, tools):
+        name = tool.get("name")
+        if not isinstance(name, str) or not names.fullmatch(name):
+            return f"Invalid 'tools': the name {name!r}"
+        if (why := _why_no_parameters(tool.get(schema), with_properties=with_properties)) is not None:
+            return why
+    return None
+
+
+def _why_no_parameters(schema: JsonValue, *, with_properties: bool) -> str | None:
     if not isinstance(schema, dict) or schema.get("type") != "object" or not _NOT_AT_THE_TOP.isdisjoint(schema):
         return "Invalid schema: it must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top level"
     is_bare = with_properties and not isinstance(schema.get("properties"), dict)
