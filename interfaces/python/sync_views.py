@@ -1,9 +1,13 @@
 """The blocking twin of `trail.views`. Methods have the signature and the docstring of the async ones they call."""
 
+from typing import TypeVar
+
 from steptrail.infrastructure.portal import Portal
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
 from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
 from steptrail.interfaces.python.views import TrailViews
+
+A_co = TypeVar("A_co", bound=AskingRuns, covariant=True)
 
 
 class SyncRunsPage(Twin[RunsPage]):
@@ -16,25 +20,20 @@ class SyncRunsPage(Twin[RunsPage]):
     count = blocking(RunsPage.count)
 
 
-class SyncAskingRuns(Twin[AskingRuns]):
+class SyncAskingRuns(Twin[A_co]):
     """`AskingRuns`, blocking."""
 
     runs = fetched(AskingRuns.runs, SyncRunsPage)
     stats = blocking(AskingRuns.stats)
     failures = blocking(AskingRuns.failures)
 
-    def of(self, tenant: str) -> "SyncAskingRuns":
+    def of(self, tenant: str) -> "SyncAskingRuns[AskingRuns]":
         """See `AskingRuns.of`."""
-        return made(AskingRuns.of, SyncAskingRuns)(self, tenant)
+        return made(AskingRuns.of, SyncAskingRuns[AskingRuns])(self, tenant)
 
 
-class SyncViews(Twin[TrailViews]):
+class SyncViews(SyncAskingRuns[TrailViews]):
     """`TrailViews`, blocking."""
-
-    runs = fetched(TrailViews.runs, SyncRunsPage)
-    stats = blocking(TrailViews.stats)
-    failures = blocking(TrailViews.failures)
-    of = made(TrailViews.of, SyncAskingRuns)
 
     sql = blocking(TrailViews.sql)
     wait = blocking(TrailViews.wait)
