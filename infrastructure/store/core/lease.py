@@ -48,6 +48,8 @@ from steptrail.infrastructure.store.core.lease_looking import (
     is_locked,
     lease_files,
     look_at_leases,
+    owner_told,
+    stream_and_owner,
 )
 from steptrail.infrastructure.store.core.made_by_root import make_file, make_folder
 
@@ -127,12 +129,12 @@ class FileLeases(Leases):
             name = _file_name(stream)
             held = self._live(name)
             if held and not take_over:
-                raise SessionBusy(stream_name(stream), _read_owner(held[-1].path))
+                raise SessionBusy(stream_name(stream), _owner(held[-1]))
             path = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
             # Somebody may have taken the lease without the guard meanwhile. A take-over is granted beside anybody.
             if not take_over and (others := [each for each in self._live(name) if each.path != path]):
                 self.give_up(path)
-                raise SessionBusy(stream_name(stream), _read_owner(others[-1].path))
+                raise SessionBusy(stream_name(stream), _owner(others[-1]))
             return HeldLease(partial(self.give_up, path))
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
@@ -361,7 +363,7 @@ def _remove(path: Path) -> None:
 
 def owner_here(stream: str, owner: str) -> str:
     """Return how others are told of an owner in this process."""
-    return _tell(_description(stream, owner))
+    return owner_told(_description(stream, owner))
 
 
 def _description(stream: str, owner: str) -> dict[str, str]:
@@ -374,13 +376,6 @@ def _description(stream: str, owner: str) -> dict[str, str]:
     }
 
 
-def _tell(said: dict[str, str]) -> str:
-    return f"{said['owner']} (pid {said['pid']} on {said['host']} since {said['since']})"
-
-
-def _read_owner(path: Path) -> str | None:
-    try:
-        said: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-        return _tell(said)
-    except (OSError, ValueError, KeyError):
-        return None
+def _owner(lease: LeaseFile) -> str | None:
+    _, owner = stream_and_owner(lease)
+    return owner

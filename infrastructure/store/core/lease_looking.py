@@ -6,7 +6,6 @@ it tries for a moment could be taken for an owner.
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -76,13 +75,21 @@ def look_at_leases(folder: Path, *, patience: float, name: str = "") -> list[See
 
 
 def _seen(lease: LeaseFile) -> SeenLease:
-    said: dict[str, str] = {}
-    with suppress(OSError, TypeError, ValueError):
-        said = dict(json.loads(lease.path.read_text(encoding="utf-8")))
-    owner = (
-        f"{said['owner']} (pid {said['pid']} on {said['host']})" if said.keys() >= {"owner", "pid", "host"} else None
-    )
-    return SeenLease(said.get("stream"), owner, is_live(lease))
+    return SeenLease(*stream_and_owner(lease), is_live(lease))
+
+
+def stream_and_owner(lease: LeaseFile) -> tuple[str | None, str | None]:
+    """Return what the file of a lease says. Both are unknown when its owner died before it could write them."""
+    try:
+        said = json.loads(lease.path.read_text(encoding="utf-8"))
+        return said["stream"], owner_told(said)
+    except (OSError, TypeError, ValueError, KeyError):
+        return None, None
+
+
+def owner_told(said: dict[str, str]) -> str:
+    """Return how a user is told of the owner of a lease, of which its file says this."""
+    return f"{said['owner']} (pid {said['pid']} on {said['host']} since {said['since']})"
 
 
 def is_live(lease: LeaseFile) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from steptrail.domain.errors import SessionBusy
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.lease_looking import look_at_leases
 from steptrail.interfaces.python.trail import Steptrail
@@ -41,6 +42,9 @@ async def test_given_a_run_in_another_store_then_a_reader_sees_its_owner_and_lea
     (seen,) = leases
     assert (seen.stream, seen.is_live) == ("agent:s1", True)
     assert (seen.owner or "").startswith("worker-7 (pid ")
+    with pytest.raises(SessionBusy) as refused:
+        await writing.acquire("agent:s1", owner="worker-8")
+    assert seen.owner == refused.value.owner
     assert files(tmp_path) == before
     await lease.release()
     assert await reading.is_leased("agent:s1") is False
