@@ -36,7 +36,7 @@ def _doctor(arguments: argparse.Namespace, output: Output) -> int:
     except StoreDamaged as error:
         # So broken that no session can be listed: that is what was asked for, and the answer.
         seen = Examination()
-        seen.add("store", "", str(error))
+        seen.add(Finding("store", "", str(error)))
     if output.as_json:
         output.data(
             {
@@ -62,7 +62,7 @@ async def _examined(url: str, arguments: argparse.Namespace) -> Examination:
         if not arguments.no_views:
             await _examine_views(store, seen, arguments.projection)
         if url.startswith("sqlite") and (fault := known_fault()) is not None:
-            seen.add("sqlite", "", fault, is_damage=False)
+            seen.add(Finding("sqlite", "", fault, is_damage=False))
         return seen
     finally:
         await store.close()
@@ -79,11 +79,11 @@ async def _examine_views(store: EventStore, seen: Examination, projections: Sequ
         views = views_of_runs(store, own)
         try:
             for fault in await views.verify():
-                seen.add("views", "", fault.what, is_damage=fault.is_damage)
+                seen.add(Finding("views", "", fault.what, is_damage=fault.is_damage))
         finally:
             await views.close()
     except StoreError as error:
-        seen.add("views", "", f"the read models cannot be compared: {error}", is_damage=False)
+        seen.add(Finding("views", "", f"the read models cannot be compared: {error}", is_damage=False))
 
 
 def _print(output: Output, seen: Examination) -> None:

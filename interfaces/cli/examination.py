@@ -21,7 +21,7 @@ from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.index import as_listed
-from steptrail.interfaces.cli.findings import Examination
+from steptrail.interfaces.cli.findings import Examination, Finding
 from steptrail.interfaces.cli.refolding import Refolding
 from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import KINDS, Kind
@@ -39,7 +39,7 @@ async def examine(store: RecorderEventStore) -> Examination:
         try:
             if await store.erasure(stream) is not None:
                 if (fault := await store.verify(stream)) is not None:
-                    seen.add("erasures", stream, f"what is left of it: {fault.why}", position=fault.version)
+                    seen.add(Finding("erasures", stream, f"what is left of it: {fault.why}", position=fault.version))
                 continue
             seen.streams += 1
             kind = KINDS.of(stream)
@@ -55,7 +55,7 @@ async def examine(store: RecorderEventStore) -> Examination:
         except StoreError as error:
             if isinstance(error, StoreUnavailable) and not isinstance(error, StoreDamaged):
                 raise  # a right that is missing, or a server that is away: nothing was seen of the session
-            seen.add("records", stream, str(error))
+            seen.add(Finding("records", stream, str(error)))
     await _examine_leases(store, set(streams), open_streams, seen)
     await _examine_orphans(store, set(streams), seen)
     return seen
@@ -66,17 +66,17 @@ async def _examine_stream(
 ) -> FoldedState | None:
     """Return the state of a stream; None when it cannot be read or folded, or is of no kind that is known here."""
     if (fault := await store.verify(stream)) is not None:
-        seen.add("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version)
+        seen.add(Finding("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version))
 
     def unused(why: str) -> None:
-        seen.add("snapshots", stream, f"the snapshot is not used: {why}: delete it")
+        seen.add(Finding("snapshots", stream, f"the snapshot is not used: {why}: delete it"))
 
     snapshot = None if kind is None else await store.snapshot(stream, on_damage=unused)
     refolding = Refolding(None if kind is None else kind.machine, stream, snapshot, seen)
     after, newest = 0, await store.version(stream)
     seen.events += newest
     if not newest:
-        seen.add("records", stream, "its events cannot be looked up by its id")
+        seen.add(Finding("records", stream, "its events cannot be looked up by its id"))
     while after < newest:
         try:
             # Where one record cannot be read, more cannot, and each makes its page be read again.
@@ -92,7 +92,8 @@ async def _examine_stream(
             )
         else:
             if not records:
-                seen.add("records", stream, f"the events after {after} cannot be found, up to {newest} should be there")
+                what = f"the events after {after} cannot be found, up to {newest} should be there"
+                seen.add(Finding("records", stream, what))
                 refolding.give_up()
                 break
             if kind is not None and after == 0:
@@ -118,7 +119,7 @@ async def _examine_past(
         return  # with its past, since it was looked at
     ending = "has changed" if digest else "is not there"
     what = f"it goes on from event {past.version} of {past.stream}, which {ending}"
-    seen.add("forks", stream, what, position=1, type_name=first.TYPE)
+    seen.add(Finding("forks", stream, what, position=1, type_name=first.TYPE))
     refolding.give_up()
 
 
@@ -131,7 +132,7 @@ async def _examine_open(
         return
     for doubt in doubts:
         what = f"{doubt}, and no process runs the session: `steptrail resume` goes on"
-        seen.add("open effects", stream, what, position=state.version, is_damage=False)
+        seen.add(Finding("open effects", stream, what, position=state.version, is_damage=False))
 
 
 async def _examine_row(
@@ -145,7 +146,7 @@ async def _examine_row(
         return
     seen.unlisted.append(row)
     said = f"show another {', '.join(wrong)} of it than its events say" if listed else "do not show it"
-    seen.add("index", stream, f"lists {said}: `steptrail doctor --reindex`", position=row.version)
+    seen.add(Finding("index", stream, f"lists {said}: `steptrail doctor --reindex`", position=row.version))
 
 
 async def _examine_leases(
@@ -153,7 +154,7 @@ async def _examine_leases(
 ) -> None:
     leases = await store.leases()
     if leases is None:
-        seen.add("leases", "", "the leases beside the store cannot be read", is_damage=False)
+        seen.add(Finding("leases", "", "the leases beside the store cannot be read", is_damage=False))
         return
     for lease in leases:
         stream, owner = lease.stream or "", lease.owner or "an unknown process"
@@ -167,16 +168,15 @@ async def _examine_leases(
             what = f"held by {owner} on a session that has nothing open"
         else:
             continue
-        seen.add("leases", stream, what, is_damage=False)
+        seen.add(Finding("leases", stream, what, is_damage=False))
 
 
 async def _examine_orphans(store: RecorderEventStore, streams: set[str], seen: Examination) -> None:
     for stream, version in await store.strays():
-        seen.add("digest chain", stream, f"event {version} belongs to no commit", position=version)
+        seen.add(Finding("digest chain", stream, f"event {version} belongs to no commit", position=version))
     for stream in await store.streams_with_snapshots():
         if stream not in streams:
-            seen.add(
-                "snapshots", stream, "a snapshot of a session that is not there: it may be deleted", is_damage=False
-            )
+            what = "a snapshot of a session that is not there: it may be deleted"
+            seen.add(Finding("snapshots", stream, what, is_damage=False))
     for fault in await store.blob_faults():
-        seen.add("blobs", "", f"blob {fault.digest}: {fault.why}", is_damage=fault.is_damage)
+        seen.add(Finding("blobs", "", f"blob {fault.digest}: {fault.why}", is_damage=fault.is_damage))

@@ -4,7 +4,7 @@ Damage is a state that must never be. A state that needs somebody's attention, s
 more or a record of a newer version, is no damage.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew
 from steptrail.domain.shared.summary import RunSummary
@@ -29,13 +29,14 @@ CHECKS = (
 """The parts that are looked at, in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something that was found. `position` is the event's version in its stream."""
 
     check: str
     stream: str
     what: str
+    _: KW_ONLY
     position: int | None = None
     type_name: str | None = None
     is_damage: bool = True
@@ -56,26 +57,15 @@ class Examination:
         """Tell whether there is no damage."""
         return not any(finding.is_damage for finding in self.findings)
 
-    def add(
-        self,
-        check: str,
-        stream: str,
-        what: str,
-        *,
-        position: int | None = None,
-        type_name: str | None = None,
-        is_damage: bool = True,
-    ) -> None:
+    def add(self, finding: Finding) -> None:
         """Add a finding."""
-        self.findings.append(
-            Finding(check=check, stream=stream, what=what, position=position, type_name=type_name, is_damage=is_damage)
-        )
+        self.findings.append(finding)
 
     def add_unreadable(self, error: CorruptRecord) -> None:
         """Add a record that cannot be read."""
         if isinstance(error, MissingRecord):
-            self.add("gaps", error.stream, error.why, position=error.version)
+            self.add(Finding("gaps", error.stream, error.why, position=error.version))
             return
-        is_damage = not isinstance(error, RecordTooNew)
-        check = "records" if is_damage else "versions"
-        self.add(check, error.stream, error.why, position=error.version, type_name=error.type_name, is_damage=is_damage)
+        is_new = isinstance(error, RecordTooNew)
+        check, name = "versions" if is_new else "records", error.type_name
+        self.add(Finding(check, error.stream, error.why, position=error.version, type_name=name, is_damage=not is_new))

@@ -8,7 +8,7 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded, Snapshot
-from steptrail.interfaces.cli.findings import Examination
+from steptrail.interfaces.cli.findings import Examination, Finding
 from steptrail.runtime.kernel.snapshots import restore
 
 
@@ -59,7 +59,7 @@ class Refolding:
         except Exception as error:
             what = f"it cannot be folded: {type(error).__name__}: {error}"
             where = (at.version, at.event.TYPE) if at is not None else (None, None)
-            self._seen.add("fold", self._stream, what, position=where[0], type_name=where[1])
+            self._seen.add(Finding("fold", self._stream, what, position=where[0], type_name=where[1]))
             self.state = None
 
     def _compare(self, snapshot: Snapshot, state: FoldedState) -> None:
@@ -75,4 +75,4 @@ class Refolding:
             is_damage = cached is not None
         except ValueError as error:
             what, is_damage = f"the snapshot cannot be read: {error}: delete it", True
-        self._seen.add("snapshots", self._stream, what, position=snapshot.head.version, is_damage=is_damage)
+        self._seen.add(Finding("snapshots", self._stream, what, position=snapshot.head.version, is_damage=is_damage))
