@@ -6,17 +6,11 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import because, changed_by, clock_time, settled_or, words_of
+from steptrail.interfaces.cli.summaries import FOLLOWS, because, changed_by, clock_time, settled_or, words_of
 from steptrail.projections.rendering import many
 from steptrail.runtime.flow.failure_class import fault_class
 
 _CUT = 100
-_FOLLOWS = {
-    stored.NodeThen.RERUN: "it runs again",
-    stored.NodeThen.FAIL: "it has failed",
-    stored.NodeThen.PARK: "a person is to say",
-}
-"""The consequences of an interruption, in the words of a summary."""
 
 
 def flow_summary(event: Event) -> str:
@@ -68,7 +62,7 @@ def _said(event: stored.FlowEvent) -> str:
             why = error.message if error.error_class == fault_class(failure) else error
             return f"{_name(event, item)} {settled_or(event, f'in {seconds:.2f} s')}, {failure.value}: {why}"
         case stored.NodeAttemptInterrupted(reason=reason, then=then, item=item):
-            return f"{_name(event, item)}: {settled_or(event, f'{reason.value}, outcome unknown')}: {_FOLLOWS[then]}"
+            return f"{_name(event, item)}: {settled_or(event, f'{reason.value}, outcome unknown')}: {FOLLOWS[then]}"
         case stored.NodeAttemptSuspended(stream=stream, reason=reason, item=item):
             return f"{_name(event, item)}: {stream} {reason}"
         case stored.NodeRetryScheduled(attempt=attempt, delay_seconds=delay, item=item):

@@ -13,7 +13,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import changed_by, how_it_stopped
+from steptrail.interfaces.cli.summaries import because, changed_by, how_it_stopped
 from steptrail.projections.rendering import why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
@@ -93,7 +93,7 @@ class Progress:
             case stored.ExecutionResumed(ended_by=ended_by, segment=segment, changes=changes):
                 return (f"resumed after {ended_by.value} (segment {segment}){changed_by(changes)}",)
             case stored.ExecutionPaused(by=by, reason=reason):
-                return (f"paused by {by}{f': {reason}' if reason else ''}",)
+                return (f"paused by {by}{because(reason)}",)
             case stored.ExecutionFinished(status=status, stop_reason=reason, answered=answered):
                 return (f"finished: {status.value} ({how_it_stopped(reason, answered=answered)})",)
             case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
@@ -114,8 +114,7 @@ class Progress:
                 how = " with other arguments" if edited is not None else ""
                 return (f"  {self._asked.get(approval, 'a call')} approved by {by}{how}",)
             case stored.ApprovalDenied(by=by, reason=reason, approval_id=approval):
-                why = f": {reason}" if reason else ""
-                return (f"  {self._asked.get(approval, 'a call')} denied by {by}{why}",)
+                return (f"  {self._asked.get(approval, 'a call')} denied by {by}{because(reason)}",)
             case stored.ApprovalExpired(approval_id=approval):
                 return (f"  {self._asked.get(approval, 'a call')} not run: nobody approved it in time",)
             case stored.AnswerRejected(problems=problems):

@@ -1,6 +1,6 @@
 """One event on one line, for `tail` and `show --events`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, log10
 from typing import Protocol
 
@@ -28,13 +28,13 @@ class _Settled(Protocol):
     def settled_reason(self) -> str | None: ...
 
 
-_FOLLOWS = {
+FOLLOWS: Mapping[str, str] = {
     Then.RERUN: "it runs again",
     Then.TELL: "the model is told",
     Then.FAIL: "it has failed",
     Then.PARK: "a person is to say",
 }
-"""The consequences of an interruption, in the words of a summary."""
+"""The consequences of an interruption, of a call or of a node, in the words of a summary."""
 
 
 def how_it_stopped(reason: str | None, *, answered: bool) -> str:
@@ -134,7 +134,7 @@ def words_of(event: stored.AgentEvent) -> str:
         case stored.ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
             return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}, {_error(error)}"
         case stored.ToolExecutionInterrupted(position=position, then=then):
-            return f"call {position}: {why_cut(event)}, outcome unknown: {_FOLLOWS[then]}"
+            return f"call {position}: {why_cut(event)}, outcome unknown: {FOLLOWS[then]}"
         case stored.ToolExecutionSuspended(position=position, session=session, reason=reason):
             return f"call {position}: session {session} {reason}"
         case stored.ToolRetryScheduled(position=position, delay_seconds=delay):
