@@ -8,8 +8,8 @@ from steptrail.infrastructure.extras import from_fleet
 FLEET_SCHEMA = "steptrail_fleet"
 _FORM = "steptrail fleet 1, procrastinate 3.10"
 """The comment of the schema. A release of procrastinate with other tables needs another form."""
-_LOCK = "SELECT pg_advisory_xact_lock(1400139860, 3)"
-"""The first number is that of the store's own lock; the second says for what."""
+_LOCK = "SELECT pg_advisory_xact_lock(1400139860, 4)"
+"""The first number is that of the store's own lock, which has 2 behind it, and that of the read models, which has 3."""
 _SEEN = """
 SELECT obj_description(oid, 'pg_namespace'),
        EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_namespace.oid)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from steptrail.domain.errors import StoreError, StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -31,7 +31,7 @@ server finds that they wait for each other, that one lets go of all, and tries a
 _TRIES, _REST_SECONDS = 150, 0.1
 _READER = "steptrail_reader"
 """A role that may read the public views, and not the log. It exists where somebody has made it."""
-_LOCK = "SELECT pg_advisory_xact_lock(1400139860, 3)"
+LOCK_OF_VIEWS: Final = "SELECT pg_advisory_xact_lock(1400139860, 3)"
 """The first number is `StpT` in ASCII. Held by who changes which generations there are."""
 _SETTINGS = (
     "SELECT set_config('search_path', $1, true), set_config('enable_seqscan', 'on', true), "
@@ -189,7 +189,7 @@ class PostgresSeries:
         """Make a new generation, without tables, that nobody points at."""
 
         def work(statements: Statements) -> int:
-            statements.ask(_LOCK)
+            statements.ask(LOCK_OF_VIEWS)
             if statements.ask("SELECT to_regclass($1)", f"{self.place}.series") == [(None,)]:
                 statements.change(f"CREATE SCHEMA IF NOT EXISTS {self.place}")
                 statements.change(f"CREATE TABLE {self.place}.series (last bigint NOT NULL, generation bigint)")
@@ -234,7 +234,7 @@ class PostgresSeries:
 
         def work(statements: Statements) -> bool:
             statements.change(_GIVE_WAY)
-            statements.ask(_LOCK)
+            statements.ask(LOCK_OF_VIEWS)
             if is_allowed := may(self._current(statements)):
                 self._make_views(statements, number, faces)
                 statements.change(f"UPDATE {self.place}.series SET generation = $1", number)  # noqa: S608

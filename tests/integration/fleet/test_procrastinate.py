@@ -13,6 +13,7 @@ from procrastinate.manager import JobManager
 
 from steptrail.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
+from steptrail.infrastructure.views.postgres import LOCK_OF_VIEWS
 from steptrail.runtime.kernel.engine import TopicStatus, Wake, WorkerReport
 from tests.harness.pooler import pooler
 from tests.harness.postgres_server import PostgresServer
@@ -86,6 +87,14 @@ async def test_many_processes_make_the_schema_at_once_and_one_is_there(postgres_
         await engine.close()
         await engine.close()
     assert len(rows(postgres_url, JOBS)) == 8
+
+
+async def test_the_schema_is_made_while_somebody_changes_the_read_models(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as changing:
+        changing.execute(LOCK_OF_VIEWS)
+        async with opened(postgres_url) as engine:
+            await engine.wake(a_wake())
+    assert len(rows(postgres_url, JOBS)) == 1
 
 
 async def test_a_stream_has_one_wake_that_waits_the_earliest_and_of_its_newest_topic(postgres_url: str) -> None:
