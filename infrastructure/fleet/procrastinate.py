@@ -350,8 +350,11 @@ class ProcrastinateEngine:
     async def _answering(self) -> AsyncGenerator[None]:
         """Say in our words that the server did not do what was asked."""
         psycopg, exceptions = from_fleet("psycopg"), from_fleet("procrastinate.exceptions")
+        longest = self._address.answer_timeout
         try:
-            yield
+            # A silent server keeps its connections. The driver ends ours some seconds after it was cancelled.
+            async with asyncio.timeout(longest):
+                yield
         except exceptions.AlreadyEnqueued:
             raise
         except (psycopg.Error, exceptions.ProcrastinateException, OSError) as error:
@@ -360,7 +363,8 @@ class ProcrastinateEngine:
                 told = (
                     f"was refused: grant its user the right, or `CREATE SCHEMA {FLEET_SCHEMA} AUTHORIZATION` that user"
                 )
-            msg = f"the engine {self.name} in {self._address.name} {told}: {_words_of(error)}"
+            why = _words_of(error) or f"there was no answer within {longest:g} s"
+            msg = f"the engine {self.name} in {self._address.name} {told}: {why}"
             raise StoreUnavailable(msg) from error
 
 

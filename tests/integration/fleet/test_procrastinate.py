@@ -194,6 +194,19 @@ async def test_a_worker_goes_on_when_its_server_was_restarted() -> None:
             await worker.until(lambda it: "agent:after" in it.came and it.came.count("agent:before") >= 2)
 
 
+async def test_a_server_that_is_silent_is_not_waited_for_without_end() -> None:
+    # A server of its own, as above.
+    with PostgresServer() as server:
+        async with opened(f"{server.url(server.create_database())}?answer_timeout=5") as engine:
+            await engine.wake(a_wake())
+            with server.silent():
+                async with asyncio.timeout(60):
+                    asked = await asyncio.gather(engine.wake(a_wake()), engine.status(), return_exceptions=True)
+            assert all(isinstance(each, StoreUnavailable) for each in asked)
+            assert all("try again: there was no answer within 5 s" in str(each) for each in asked)
+            await engine.wake(a_wake("agent:u"))
+
+
 async def test_a_wake_whose_end_could_not_be_stored_does_not_keep_its_stream(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
