@@ -84,8 +84,8 @@ class HasWorkers:
         from steptrail.interfaces.python.agents_worker import agents_worker
         from steptrail.runtime.kernel.room import Room
 
-        if engine is not None:
-            self._waking.engine = engine_of(engine, self._url)
+        if (waker := engine_of(engine, self._url)) is not None:
+            self._waking.use(waker)
         room = Room(concurrency, per_agent=per_agent, per_tenant=per_tenant)
         # A model is asked to stream when somebody is told of it.
         on_update: OnUpdate | None = (lambda _: None) if a_flag(live, "`live`") else None

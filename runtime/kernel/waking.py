@@ -6,6 +6,7 @@ lost with a process or with a connection is found by the sweep of a worker.
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 from steptrail.domain.errors import SteptrailError, stream_name
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -33,9 +34,17 @@ class Waking:
     def __init__(self, store: EventStore, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or SystemClock()
         self.engine: Engine | None = None
+        self._before: list[Engine] = []
+        """Engines that another one has taken the place of. Workers that were given one are still woken by it."""
         self._noted: dict[str, RunSummary] = {}
         self._telling: asyncio.Task[None] | None = None
         self._is_failing = False
+
+    def use(self, engine: Engine) -> None:
+        """Tell this engine of wakes from now on. Every one that was used is released in the end."""
+        if self.engine is not None and self.engine is not engine:
+            self._before.append(self.engine)
+        self.engine = engine
 
     def stored(self, row: RunSummary | None, before: Standing) -> None:
         """Note a commit that has moved a stream from where it stood `before`; None when the commit moved nothing."""
@@ -58,12 +67,14 @@ class Waking:
             await self.engine.wake(wake_of(row, at=due_at, now=self._clock.utc()))
 
     async def aclose(self) -> None:
-        """Tell what is noted, and release the engine."""
+        """Tell what is noted, and release the engines."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=_CLOSE_SECONDS)
             self._telling.cancel()
-        if self.engine is not None:
-            await self.engine.close()
+        async with AsyncExitStack() as closing:
+            for engine in (self.engine, *self._before):
+                if engine is not None:
+                    closing.push_async_callback(engine.close)
 
     async def _tell(self) -> None:
         while self._noted:

@@ -35,12 +35,14 @@ class Told:
         self.farewells: list[str] = []
         self.handler: Handler | None = None
         self.fails: Exception | None = None
+        self.is_closed = False
 
     async def open(self) -> None:
         if self.fails is not None:
             raise self.fails
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        self.is_closed = True
 
     async def wake(self, wake: Wake) -> None:
         self.wakes.append(wake)
@@ -113,6 +115,16 @@ async def test_what_is_started_said_and_answered_is_told_and_an_answer_to_nobody
         await trail.session("s").post(agent, "and?")
         await engine.come("agent:s")
     assert engine.wakes == []
+
+
+async def test_every_engine_that_a_worker_was_given_is_closed_with_the_trail(url: str) -> None:
+    engines, agent = [Told(), Told(), Told()], agent_of(["Done."]).build()
+    async with Steptrail.open(url, engine=engines[0]) as trail:
+        async with trail.work(agent, engine=engines[1]), trail.work(agent, engine=engines[2]):
+            await trail.start(agent, "go", session="s")
+            await engines[2].come("agent:s")
+        assert not any(engine.is_closed for engine in engines)
+    assert all(engine.is_closed for engine in engines)
 
 
 async def test_a_wait_is_told_with_its_time_and_forgotten_when_the_run_is_stopped(url: str) -> None:
