@@ -107,6 +107,8 @@ def _decision(
     # Criteria of a user may keep the state that they get, or change its values. The built-in ones do neither.
     votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks, judges.means), judges.failed)
     votes = votes if judges.are_ours else own(votes)
+    if due.spares_limits:
+        votes = tuple([vote for vote in votes if not vote.is_limit])
     cast = stored.EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
     return (cast, decided(state, execution, due, votes))
 

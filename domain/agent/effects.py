@@ -28,12 +28,15 @@ class RunHooks(Struct, frozen=True):
 class TakeDecision(Struct, frozen=True):
     """Let the criteria vote, and resolve all votes. On `resume` only guards vote; on `stop` no criterion votes again.
 
-    With `until` (microseconds of UTC), they vote on the state that the run will have then if it only waits.
+    With `until` (microseconds of UTC), they vote on the state that the run will have then if it only waits. If it
+    `spares_limits`, a limit that is reached has no vote: the run comes to an end of its own, or to the decision after
+    the step, where limits vote.
     """
 
     step: int
     phase: DecisionPhase
     until: int | None = None
+    spares_limits: bool = False
 
 
 class ScheduleRetry(Struct, frozen=True):

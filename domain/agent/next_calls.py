@@ -33,6 +33,7 @@ _TO_COME = CANCELLABLE - {CallPhase.ANSWER}
 """The phases in which a call waits for its turn. `answer_to_judge` says what is due for an answer."""
 _DUE = _TO_COME | {CallPhase.PARKED}
 _UNSETTLED = _TO_COME | {CallPhase.RUNNING, CallPhase.IN_DOUBT}
+_OPEN = _UNSETTLED | {CallPhase.PARKED, CallPhase.RETRYABLE}
 
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
@@ -69,6 +70,11 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
     if stopping is not None:
         return _cancel_pending(step, f"{stopping.by} stopped the run")
     return _begin(execution, step, call, now, recorded_at)
+
+
+def starts_no_call(step: StepFold) -> bool:
+    """Tell whether no call of the step runs, or can start, any more."""
+    return step.runs_no_calls or step.forbidden_by is not None or all(call.phase not in _OPEN for call in step.calls)
 
 
 def _in_phase(step: StepFold, phase: CallPhase) -> list[ToolExecution]:

@@ -25,9 +25,9 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import ExecutionFinished, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.interruptions import model_interrupted
-from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, step_completed
+from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, starts_no_call, step_completed
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import outlasts_the_run
@@ -47,8 +47,23 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
 
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
-    wait = execution.wait
-    return _end_of_the_run_in(wait, state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
+    if (end := _end_of_the_run_in(execution.wait, state, execution, now)) is not None:
+        return end
+    # What was paid for gets its hooks and its verdict: they start nothing that a limit is for.
+    spares = _only_hooks_are_left(state.fold) and not _kills_its_process(execution)
+    return TakeDecision(len(execution.steps), DecisionPhase.RESUME, spares_limits=spares)
+
+
+def _only_hooks_are_left(fold: SessionFold) -> bool:
+    """Tell whether the phase in which a recovery began starts no model call and no tool any more."""
+    began_in = fold.wait_origin if fold.resume_to is Phase.WAITING else fold.resume_to
+    is_settled = began_in is Phase.SETTLING and fold.step is not None and starts_no_call(fold.step)
+    return is_settled or began_in is Phase.STOPPING
+
+
+def _kills_its_process(execution: ExecutionFold) -> bool:
+    most = execution.agent.limits.binding("max_unproductive_segments")
+    return most is not None and execution.unproductive_segments >= most
 
 
 def _end_of_the_run_in(
@@ -71,8 +86,7 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
     if (pause := _pause(state, execution, now)) is not None:
         return pause
     step = len(execution.steps)
-    most = execution.agent.limits.binding("max_unproductive_segments")
-    if most is not None and execution.unproductive_segments >= most:
+    if _kills_its_process(execution):
         # It may be the hooks that kill the process, so the guard decides before they run once more.
         return TakeDecision(step, DecisionPhase.BOUNDARY)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
