@@ -1,16 +1,18 @@
 """Stop hooks: once per decision to stop, and never against a forbid."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder, ErrorPolicy, HookType, Message
+from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, Message
 from steptrail.continuation import ContinuationDecision, StopReason
 from steptrail.domain.agent.events import EvaluationsRecorded, HooksRan
+from steptrail.domain.agent.phases import Phase
 from steptrail.hooks import CallableHook, HookState
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.testing import Reply, call
-from tests.runner.kit import Run, agent_of, hook, run, trail_of, vote, votes_in
+from tests.runner.kit import Crash, Run, again_on, agent_of, crash_at, hook, run, trail_of, vote, votes_in
 
 REQUEST, ALLOW, STOP, FORBID = (
     ContinuationDecision.REQUEST,
@@ -156,3 +158,25 @@ async def test_a_stop_of_the_error_policy_under_retry_is_observed_too() -> None:
     ran = await run(builder.build())
     assert ran.ending == ("failed", "retry_limit")
     assert [mark.step for mark in ran.all(HooksRan)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("script", "replaced"),
+    [
+        ([call("add", a=1, b=2), "done"], {"limits": Limits(max_steps=5)}),
+        ([call("fail"), "done"], {"error_policy": ErrorPolicy.retry_all(3)}),
+    ],
+)
+async def test_a_run_that_was_cut_in_its_stop_hooks_goes_on_with_what_a_resume_replaces(
+    script: list[Reply], replaced: dict[str, Any]
+) -> None:
+    looks, steps = list[int](), 1 if "limits" in replaced else 5
+    agent = with_stop(script, hook("look", lambda s: looks.append(s.step_count))).with_max_steps(steps).build()
+    async with trail_of(reach=crash_at("after-hooks")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        session = again_on(trail).session("s")
+        assert (await session.state()).phase is Phase.STOPPING
+        result = await session.resume(agent, **replaced)
+        assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "done")
+    assert looks == [1, 2]
