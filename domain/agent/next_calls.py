@@ -58,15 +58,16 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
     call = next((each for each in step.calls if each.phase in _DUE or each.position in hooked), None)
     if call is None:
         return None
-    if call.phase is CallPhase.PARKED:
-        return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
-    if call.phase in _RAN:
-        # A crash may have cut off calls of the same group. They run again before these hooks, because without the
-        # crash they would have ended before them.
-        late = _due_beside(execution, step, call) if stopping is None else None
-        if late is None:
-            return RunHooks(HookType.POST_TOOL_USE, step.number, call.position)
-        return _begin(execution, step, late, now, recorded_at)
+    if call.phase is CallPhase.PARKED or call.phase in _RAN:
+        # Calls of the same group go first, which a crash may have cut off or which are tried again: no person is waited
+        # for before they have ended, and without the crash they would have ended before the hooks of any of them.
+        go_first = _STARTABLE if call.phase is CallPhase.PARKED else _TO_COME
+        late = next((each for each in _group(execution, step, call) if each.phase in go_first), None)
+        if late is not None and stopping is None:
+            return _begin(execution, step, late, now, recorded_at)
+        if call.phase is CallPhase.PARKED:
+            return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
+        return RunHooks(HookType.POST_TOOL_USE, step.number, call.position)
     if stopping is not None:
         return _cancel_pending(step, f"{stopping.by} stopped the run")
     return _begin(execution, step, call, now, recorded_at)
@@ -153,19 +154,6 @@ def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> li
                     break
                 group.append(call)
     return group
-
-
-def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) -> ToolExecution | None:
-    """Return the first call that is due and belongs to the same group as `ended`; None when there is none."""
-    tools = _beside_others(execution, step)
-    for call in step.calls[ended.position :]:
-        if call.is_answer:
-            continue
-        if call.hold is not None or call.call.name not in tools:
-            return None
-        if call.phase in CANCELLABLE:
-            return call
-    return None
 
 
 def _beside_others(execution: ExecutionFold, step: StepFold) -> frozenset[str]:

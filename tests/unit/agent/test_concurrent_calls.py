@@ -1,6 +1,7 @@
 """Neighbouring calls of one reply whose tools allow it run side by side; everything else keeps its turn."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.effects import AskPeople, Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
@@ -10,13 +11,16 @@ from steptrail.domain.agent.events import (
     ToolCallBlocked,
     ToolCallCancelled,
     ToolExecutionStarted,
+    ToolRetryScheduled,
+    WaitEnded,
+    WaitStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
-from steptrail.testing.scenario import AgentScenario, given
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (
     agent,
     asked,
@@ -135,3 +139,36 @@ def test_those_that_a_crash_cut_off_are_closed_together_and_start_again_together
     scenario = scenario.and_(resumed(), decided(0, phase=DecisionPhase.RESUME)).next().is_(Record(tuple(lost)))
     scenario = scenario.and_(*lost).next().is_(RunCalls((0, 2)))
     scenario.and_(looking(0, attempt=2), looking(2, attempt=2)).next().is_(RunCalls(running=(0, 2)))
+
+
+PARKS = ToolSpec(name="pay", on_unknown=OnUnknown.PARK, concurrent=True, retry=ToolRetry(attempts=2))
+FAILED = structs.replace(broke(1), may_retry=True)
+ASKED_ABOUT = WaitStarted(kind="unknown_outcome", position=0)
+
+
+def parked_beside(*others: str, limits: Limits | None = None) -> AgentScenario:
+    """Return a reply whose first call is parked, beside other calls of its group."""
+    calls = given(*opened(agent(PARKS, LOOK, BUY, limits=limits)), *step(), asked(), wants("pay", *others))
+    return calls.and_(running(0, "pay"))
+
+
+def test_calls_beside_one_that_a_person_is_asked_about_go_on_before_the_question() -> None:
+    one_at_a_time = parked_beside("look", "buy", limits=Limits(max_concurrent_tools=2))
+    again = one_at_a_time.and_(running(1, "look", ToolEffect.READ), resumed(), cut_off(0, Then.PARK))
+    again = again.and_(cut_off(1, Then.RERUN), decided(0, phase=DecisionPhase.RESUME))
+    again = again.next().is_(RunCalls(starts=(1,)))
+    ended = again.and_(running(1, "look", ToolEffect.READ, attempt=2), returned(1))
+    ended.next().is_(Record((ASKED_ABOUT,)))  # the next call is of another group, and has its turn after the answer
+
+
+def test_the_retry_of_a_call_beside_one_that_a_person_is_asked_about_is_not_held_up() -> None:
+    failed = parked_beside("pay").and_(running(1, "pay"), cut_off(0, Then.PARK), FAILED)
+    due_at = failed.clock + SECOND
+    again = ToolRetryScheduled(position=1, failures=1, delay_seconds=1.0, due_at=due_at, draw=0.5)
+    waits = WaitStarted(kind="tool_retry", until=due_at, position=1)
+    retrying = failed.and_(again).next().is_(Record((waits,)))
+    due = retrying.and_(waits).at(due_at, WaitEnded(reason="due"), decided(0, phase=DecisionPhase.RESUME))
+    due = due.next().is_(RunCalls(starts=(1,)))
+    due.and_(running(1, "pay", attempt=2), returned(1)).next().is_(Record((ASKED_ABOUT,)))
+    stopped = failed.and_(again, StopRequested(by="ana")).next()
+    stopped.is_(Record((ASKED_ABOUT,)))
