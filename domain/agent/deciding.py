@@ -1,10 +1,12 @@
 """Takes a decision from the votes that were cast: the outcome, and whether the run has answered. Pure."""
 
+from msgspec import structs
+
 from steptrail.domain.agent.effects import TakeDecision
-from steptrail.domain.agent.events.decisions import ContinuationEvaluated, DecisionPhase
+from steptrail.domain.agent.events.decisions import ContinuationEvaluated, DecisionPhase, EvaluationsRecorded
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.agent.votes import resolved_votes, take_votes
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.output import OutputVerdict
@@ -13,10 +15,13 @@ from steptrail.domain.shared.run import ExecutionStatus
 
 
 def decided(
-    state: AgentState, execution: ExecutionFold, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]
+    state: AgentState, execution: ExecutionFold, due: TakeDecision, cast: EvaluationsRecorded | None = None
 ) -> ContinuationEvaluated:
-    """Return the decision `due`, from the votes `cast` by the criteria and those that hooks have cast before."""
-    outcome = ContinuationOutcome.from_evaluations(_votes(execution, due, cast))
+    """Return the decision `due`, from the votes that the criteria `cast` and those that hooks have cast before."""
+    ballot = structs.replace(execution)
+    if cast is not None:
+        take_votes(ballot, cast)
+    outcome = ContinuationOutcome.from_evaluations(resolved_votes(ballot, due.phase))
     return ContinuationEvaluated(
         step=due.step,
         phase=due.phase,
@@ -53,17 +58,6 @@ def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
     decision, observed = execution.decision, ContinuationOutcome.from_evaluations(execution.votes)
     was_an_answer = decision is not None and decision.answered
     return was_an_answer and not (state.has_unanswered_input or observed.objects_to_the_answer)
-
-
-def _votes(
-    execution: ExecutionFold, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]
-) -> tuple[ContinuationEvaluation, ...]:
-    """Return all votes that the decision resolves, in the order in which the fold will hold them."""
-    if due.phase is DecisionPhase.RESUME:
-        return (*execution.guard_votes, *cast)
-    if due.phase is DecisionPhase.STOP:
-        return (*execution.decided_votes, *execution.votes)
-    return (*cast, *execution.votes)
 
 
 def _is_to_be_retried(state: AgentState, execution: ExecutionFold) -> bool:

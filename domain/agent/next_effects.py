@@ -47,11 +47,10 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
 
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
-    if (end := _end_of_the_run_in(execution.wait, state, execution, now)) is not None:
-        return end
     # What was paid for gets its hooks and its verdict: they start nothing that a limit is for.
     spares = _only_hooks_are_left(state.fold) and not _kills_its_process(execution)
-    return TakeDecision(len(execution.steps), DecisionPhase.RESUME, spares_limits=spares)
+    guards = TakeDecision(len(execution.steps), DecisionPhase.RESUME, spares_limits=spares)
+    return _end_of_the_run_in(execution.wait, state, execution, now) or guards
 
 
 def _only_hooks_are_left(fold: SessionFold) -> bool:
@@ -75,11 +74,8 @@ def _end_of_the_run_in(
     """
     if wait is None or wait.until is None or wait.kind not in {"retry", "tool_retry"}:
         return None
-    return (
-        TakeDecision(len(execution.steps), DecisionPhase.RESUME, wait.until)
-        if outlasts_the_run(execution, wait.until, now)
-        else None
-    )
+    is_over = outlasts_the_run(execution, wait.until, now)
+    return TakeDecision(len(execution.steps), DecisionPhase.RESUME, wait.until) if is_over else None
 
 
 def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:

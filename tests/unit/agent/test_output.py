@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
     AnswerAccepted,
     ApprovalRequested,
     ContinuationEvaluated,
+    EvaluationsRecorded,
     HooksRan,
     StepCompleted,
     ToolCallCancelled,
@@ -236,10 +237,11 @@ def test_a_run_that_stops_without_an_accepted_answer_has_not_answered() -> None:
     asked_before = given(*opened(agent(output=typed(OutputMode.NATIVE))), *step(), asked(), said(ANSWER), ended())
     stop = ContinuationEvaluation(criterion_class="ToolCallPresenceCheck", decision=ContinuationDecision.STOP)
     due = TakeDecision(1, DecisionPhase.BOUNDARY)
+    cast = EvaluationsRecorded(phase=due.phase, votes=(stop,))
     accepted = answering(OutputMode.NATIVE, said(ANSWER), ACCEPTED, ended())
     for state, has_answered in ((asked_before.state, False), (accepted.state, True)):
         assert state.execution is not None
-        assert decision_of(state, state.execution, due, (stop,)).answered is has_answered
+        assert decision_of(state, state.execution, due, cast).answered is has_answered
 
 
 @pytest.mark.parametrize(
