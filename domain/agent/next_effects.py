@@ -54,10 +54,11 @@ def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect
 
 
 def _only_hooks_are_left(fold: SessionFold) -> bool:
-    """Tell whether the phase in which a recovery began starts no model call and no tool any more."""
+    """Tell whether the phase that a recovery returns to starts no model call and no tool before the next decision."""
     began_in = fold.wait_origin if fold.resume_to is Phase.WAITING else fold.resume_to
-    is_settled = began_in is Phase.SETTLING and fold.step is not None and starts_no_call(fold.step)
-    return is_settled or began_in is Phase.STOPPING
+    if began_in is Phase.SETTLING:
+        return fold.step is not None and starts_no_call(fold.step)
+    return began_in in {Phase.BOUNDARY, Phase.STOPPING}
 
 
 def _kills_its_process(execution: ExecutionFold) -> bool:

@@ -1,7 +1,8 @@
 """A reply that reaches a limit: a pause or a crash between it and the hooks after it changes no ending."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -53,12 +54,14 @@ def noted(runs: list[str]) -> CallableHook:
     return hook("noted", lambda state: runs.append(state.hook_type.value))
 
 
-def builder_of(reply: str, limit: str, clock: HandClock, runs: list[str]) -> tuple[AgentBuilder[Any], ScriptedModel]:
+def builder_of(
+    reply: str, limit: str, clock: HandClock, runs: list[str], hooks: tuple[HookType, ...] = LATE
+) -> tuple[AgentBuilder[Any], ScriptedModel]:
     model = ScriptedModel([slowly(clock, 3.0, structs.replace(REPLIES[reply], usage=Usage(input=10, output=5)))])
     builder: AgentBuilder[Any] = LIMITS[limit](agent_of([])).with_model(model)
     if reply == "a typed answer":
         builder = builder.with_output(Invoice, mode="tool").with_output_validator(passing)
-    for hook_type in LATE:
+    for hook_type in hooks:
         builder.with_hook(hook_type, noted(runs))
     return builder, model
 
@@ -127,3 +130,26 @@ async def test_tokens_that_a_stop_hook_uses_end_no_run_that_has_come_to_its_end(
             await caller
         await trail.session("s").resume(agent)
         assert await ending_of(trail, runs) == ("completed", "completed", True, "done", ["execution_end"])
+
+
+@pytest.mark.parametrize("hooks", [(HookType.AFTER_INFERENCE,), (HookType.AFTER_STEP,)])
+async def test_a_wait_for_resources_before_the_hooks_that_are_left_comes_to_the_same_ending(
+    hooks: tuple[HookType],
+) -> None:
+    clock, runs, opens = HandClock(), list[str](), [True, False, True]
+
+    @asynccontextmanager
+    async def opener(_: object) -> AsyncGenerator[None]:
+        if not opens.pop(0):
+            raise ConnectionError
+        yield
+
+    builder, model = builder_of("an answer", "tokens", clock, runs, hooks)
+    async with trail_of(clock) as trail:
+        agent = builder.with_model(Pausing(model, trail)).with_resources(opener).build()
+        assert (await trail.run(agent, "go", session="s")).status == "paused"
+        session = again_on(trail, clock).session("s")
+        assert (await session.resume(agent)).status == "waiting"
+        clock.advance(60)
+        await session.resume(agent)
+        assert await ending_of(trail, runs) == ("completed", "token_limit", True, "done", [hooks[0].value])
