@@ -9,7 +9,6 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import LIMITS
@@ -85,7 +84,8 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
     """
     (who,) = code_of_agent(state, given)
     say = partial(typed, given.store)
-    effect = next((call.effect_id for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
+    waits = state.execution.waits if state.execution is not None else ()
+    effect = next((wait.id for wait in waits if wait.kind == "unknown_outcome" and wait.answered_at is None), None)
     rests = (call.suspension for call in state.tool_executions)
     child = next((rest.session for rest in rests if rest is not None), None)
     match state.status:

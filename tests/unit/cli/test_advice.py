@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.agent.events import WaitStarted
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.shared.events import WaitKind
+from steptrail.domain.tools import OnUnknown, ToolSpec
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.cli.going_on import store_given
+from steptrail.interfaces.cli.going_on import GivenWords, how_to_go_on, store_given
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call
+from steptrail.testing.scenario import SECOND, START, given
 from tests.harness.hands import change_by_hand
+from tests.unit.agent.story import agent, asked, cut_off, opened, running, step, wants
 from tests.unit.cli.command import Type
 
 AGENTS = """
@@ -340,3 +346,14 @@ def test_given_a_snapshot_then_a_session_is_shown_from_it_and_its_damage_is_told
     assert typed("show", "s").out == shown
     assert "; damaged: so it stood after event 7, and record 8 " in typed("why", "s").out
     assert typed("show", "s", "--at", "9").code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "position", "command"), [("tool_retry", 1, "resume"), ("unknown_outcome", 0, "settle")]
+)
+def test_a_verdict_is_advised_only_where_the_run_asks_for_one(kind: WaitKind, position: int, command: str) -> None:
+    pays = ToolSpec(name="pay", on_unknown=OnUnknown.PARK, concurrent=True)
+    both = given(*opened(agent(pays)), *step(), asked(), wants("pay", "pay"), running(0, "pay"), running(1, "pay"))
+    waits = WaitStarted(kind=kind, position=position, until=START + 1000 * SECOND)
+    state = both.and_(cut_off(0, Then.PARK), waits).state
+    assert how_to_go_on(state, GivenWords()).command.split()[1] == command
