@@ -112,7 +112,7 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
 
         class Client(httpx2.AsyncClient):
             async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-                if _wants_an_answer(request):
+                if await _wants_an_answer(request):
                     return await super().send(request, **options)
                 # The SDK sends nothing else meanwhile, and closes nothing.
                 try:
@@ -132,10 +132,10 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
     return dial
 
 
-def _wants_an_answer(request: "Request") -> bool:
+async def _wants_an_answer(request: "Request") -> bool:
     """Tell a call, or the wait for what a server says unasked, from what a server is told: to cancel, or that we go."""
     if request.method == "POST":
-        message = orjson.loads(request.content)
+        message = orjson.loads(await request.aread())  # a request that was sent on to another path is not read yet
         return "method" in message and "id" in message
     return request.method == "GET"
 

@@ -38,8 +38,11 @@ def _usual(asked: dict[str, Any]) -> tuple[str, str, str]:
 
 
 @asynccontextmanager
-async def gateway(answer: tuple[str, str, str]) -> AsyncGenerator[str]:
-    """Yield the address of a server that gives this answer to calls: a status, a type and a body."""
+async def gateway(answer: tuple[str, str, str], *, is_at: str = "/mcp") -> AsyncGenerator[str]:
+    """Yield the address of a server that gives this answer to calls: a status, a type and a body.
+
+    It redirects the requests for that address to the path where it is.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
@@ -48,6 +51,8 @@ async def gateway(answer: tuple[str, str, str]) -> AsyncGenerator[str]:
             asked = json.loads(await reader.readexactly(length) or b'{"method": ""}')
             status, kind, body = answer if asked["method"] == "tools/call" else _usual(asked)
             body = body.replace("ID", str(asked.get("id")))
+            if head.split()[1] != is_at:
+                status, kind, body = f"307 Temporary Redirect\r\nLocation: {is_at}", "text/plain", ""
             told = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close"
             writer.write(f"HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}".encode())
             await writer.drain()
@@ -83,3 +88,8 @@ async def test_a_call_that_is_refused_has_not_run_and_may_be_tried_again() -> No
         refused = await ordered(url, ToolEffect.UNSAFE)
     assert refused.error.message.endswith("refused the call: closed")
     assert refused.may_retry
+
+
+async def test_a_server_that_redirects_to_the_path_where_it_is_is_reached() -> None:
+    async with gateway(_REFUSED, is_at="/mcp/") as url:
+        assert (await ordered(url, ToolEffect.READ)).error.message.endswith("refused the call: closed")
