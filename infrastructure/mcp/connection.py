@@ -5,21 +5,19 @@ connection, holds it and closes it, and notices when the server is gone.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.version import VERSION
+from steptrail.infrastructure.mcp.answering import read_again
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.mcp.listing import fault_of, without_unreadable
 from steptrail.runtime.kernel.cancellation import wait_to_the_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from types import TracebackType
-
     from mcp import Client
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.dispatcher import ProgressFnT
@@ -185,11 +183,11 @@ async def _watched(
     dialled: "AbstractAsyncContextManager[TransportStreams]", over: asyncio.Event, unreadable: dict[str, str]
 ) -> "AsyncGenerator[TransportStreams]":
     async with dialled as (read, write):
-        yield _Watched(read, over, unreadable), write
+        yield cast("ReadStream[SessionMessage | Exception]", _Watched(read, over, unreadable)), write
 
 
 class _Watched:
-    """The stream of a server's messages. It sets `over` as soon as the stream ends.
+    """The stream of a server's messages, as the SDK goes through it. It sets `over` as soon as the stream ends.
 
     Nothing else in the SDK tells of that end before the next request is made. Tools that cannot be read are taken out
     of lists, with which the SDK would refuse a list as a whole, and put into `unreadable`.
@@ -203,27 +201,21 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    async def receive(self) -> "SessionMessage | Exception":
-        return without_unreadable(await self._stream.receive(), self._unreadable)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":
         try:
-            return without_unreadable(await self._stream.__anext__(), self._unreadable)
+            received = await self._stream.__anext__()
         except BaseException:
             self._over.set()
             raise
+        message = read_again(received) if isinstance(received, Exception) else received
+        return without_unreadable(message, self._unreadable)
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: "TracebackType | None"
-    ) -> bool | None:
-        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        return await self._stream.__aexit__(*raised)

@@ -4,7 +4,7 @@ import asyncio
 import codecs
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -60,8 +60,6 @@ codecs.register(_find)
 
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from httpx2 import Request
     from mcp.client._transport import TransportStreams
 
@@ -87,6 +85,7 @@ def stdio_dial(
             env=variables,
             cwd=None if cwd is None else os.fspath(cwd),
             encoding=CODEC,
+            encoding_error_handler="replace",  # else one byte that is no UTF-8 would have nothing more read
         )
         refusing.set(refuse)
         with ExitStack() as stack:

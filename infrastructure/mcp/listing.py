@@ -18,11 +18,8 @@ def without_unreadable(
     if isinstance(received, Exception):
         return received
     result: object = getattr(received.message, "result", None)
-    if not isinstance(result, dict):
-        return received
-    answer = cast("dict[str, object]", result)
-    tools = answer.get("tools")
-    if not isinstance(tools, list):
+    answer = cast("dict[str, object]", result) if isinstance(result, dict) else {}
+    if not isinstance(tools := answer.get("tools"), list):
         return received
     kept: list[object] = []
     for tool in cast("list[object]", tools):

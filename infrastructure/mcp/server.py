@@ -8,6 +8,7 @@ import asyncio
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
@@ -212,18 +213,14 @@ class McpServer:
 
         meta = cast("RequestParamsMeta", {EFFECT_ID_KEY: context.effect_id})
         watched = None if context.report is None else report
-        connection = await self._connected()
-        try:
-            return await connection.call(tool, arguments, meta, watched)
-        except SessionGone:
-            # The server was started anew and has not looked at the call.
+        connection: McpConnection | None = None
+        for _ in range(2):
             connection = await self._connected(instead_of=connection)
-        try:
-            return await connection.call(tool, arguments, meta, watched)
-        except SessionGone as error:
-            raise McpServerUnavailable(self._name, "forgets its sessions at once") from error
+            with suppress(SessionGone):  # the server was started anew and has not looked at the call
+                return await connection.call(tool, arguments, meta, watched)
+        raise McpServerUnavailable(self._name, "forgets its sessions at once")
 
-    async def _connected(self, *, instead_of: McpConnection | None = None) -> McpConnection:
+    async def _connected(self, *, instead_of: McpConnection | None) -> McpConnection:
         async with self._connecting:
             connection = self._connection
             if connection is None:

@@ -54,10 +54,9 @@ class McpTool:
 
         That of an unsafe tool has only what its server says has failed, and what the server was never asked.
         """
-        if self.spec.effect is ToolEffect.UNSAFE:
-            not_asked = isinstance(error, McpServerUnavailable) and not error.may_have_run
-            return self.spec.retry is not None and (not_asked or isinstance(error, McpCallFailed))
-        return self.spec.retry is not None
+        not_asked = isinstance(error, McpServerUnavailable) and not error.may_have_run
+        is_sure = not_asked or isinstance(error, McpCallFailed)
+        return self.spec.retry is not None and (is_sure or self.spec.effect is not ToolEffect.UNSAFE)
 
     async def invoke(self, bound: Mapping[str, object]) -> JsonValue:
         """Make the call. Raises `McpCallFailed` for what the server calls an error, and what the connection raises."""

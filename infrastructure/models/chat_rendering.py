@@ -13,6 +13,7 @@ from steptrail.domain.messages import (
     MediaPart,
     Message,
     MessageRole,
+    Part,
     ProviderPart,
     ReasoningPart,
     TextPart,
@@ -27,7 +28,7 @@ from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
-from steptrail.infrastructure.models.wire import arguments_text, as_object
+from steptrail.infrastructure.models.wire import arguments_text, as_object, content_of
 
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "n", "parallel_tool_calls", "stream_options"}
 """Parameters that the request itself decides, or that are not part of the body."""
@@ -68,7 +69,7 @@ def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> It
                 ids.next_reply()
                 yield _assistant(message, ids, provider)
             case _:
-                yield _named(message, {"role": message.role.value, "content": _content(message)})
+                yield _named(message, {"role": message.role.value, "content": content_of(message, _content_part)})
 
 
 def render_tool(spec: ToolSpec, *, is_strict: bool = False) -> JsonValue:
@@ -116,13 +117,7 @@ def _tool_call(call: ToolCallPart, ids: CallIds, beside: Mapping[str, JsonValue]
     return {**beside, "id": ids.of_call(call.id), "type": "function", "function": function}
 
 
-def _content(message: Message) -> JsonValue:
-    if all(isinstance(part, TextPart) for part in message.parts):
-        return message.text
-    return [rendered for part in message.parts if (rendered := _content_part(part)) is not None]
-
-
-def _content_part(part: object) -> JsonValue:
+def _content_part(part: Part) -> JsonValue:
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}

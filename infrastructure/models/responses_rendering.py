@@ -27,7 +27,7 @@ from steptrail.infrastructure.models.output_form import asked_of_the_provider, f
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
-from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
+from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object, content_of
 
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {
     "background",
@@ -89,7 +89,7 @@ def render_items(
                 goes_back = takes_sealed or not any(map(_is_sealed, message.parts))
                 yield from _assistant(message.parts, ids, provider if goes_back else "")
             case _:
-                yield {"role": message.role.value, "content": _content(message)}
+                yield {"role": message.role.value, "content": content_of(message, _content_part)}
 
 
 def _is_sealed(part: Part) -> bool:
@@ -147,12 +147,6 @@ def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
     described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
     # Tools are not strict: that needs a schema of a narrower kind than they have. The tool of an answer may have one.
     return {"type": "function", "name": spec.name, **described, "parameters": tool_schema(spec), "strict": is_strict}
-
-
-def _content(message: Message) -> JsonValue:
-    if all(isinstance(part, TextPart) for part in message.parts):
-        return message.text
-    return [rendered for part in message.parts if (rendered := _content_part(part)) is not None]
 
 
 def _content_part(part: Part) -> JsonValue:

@@ -6,10 +6,11 @@ in the corners.
 
 import json
 import math
+from collections.abc import Callable
 from typing import NoReturn, cast
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.messages import Message, Part, TextPart, ToolCallPart
 from steptrail.domain.provider_errors import read_error
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 
@@ -79,6 +80,13 @@ def arguments_text(call: ToolCallPart) -> tuple[dict[str, JsonValue], str]:
 def as_arguments(arguments: dict[str, JsonValue] | None, raw: str | None) -> dict[str, JsonValue]:
     """Return arguments as they are sent: an object, also where the model wrote none."""
     return {"invalid_json": raw or ""} if arguments is None else arguments
+
+
+def content_of(message: Message, rendered: Callable[[Part], JsonValue]) -> JsonValue:
+    """Return the content of a message in OpenAI's protocols: its text, or else its parts, each as it is `rendered`."""
+    if all(isinstance(part, TextPart) for part in message.parts):
+        return message.text
+    return [part for part in map(rendered, message.parts) if part is not None]
 
 
 def clean(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.mcp import dialling
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
-from steptrail.runtime.agent.tool_port import ToolFailed
+from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
 from steptrail.tools.mcp import McpServer
 from tests.harness.bombs import bomb_server
 from tests.integration.mcp.shop import by_name, call
@@ -39,6 +39,10 @@ for line in sys.stdin:
         answer = {"error": {"code": -32000, "message": f"{os.environ['SHOP_KEY']}, {sys.argv[-1]}: no keys"}}
     if kind == "long" and asked["method"] == "tools/list":
         usual["tools"][0]["description"] = "\u00e9" * 30_000
+    if kind == "says" and asked["method"] == "tools/call":
+        said = asked["params"]["arguments"]["what"].replace("ID", str(asked["id"]))
+        os.write(1, said.encode("latin-1") + b"\\n")
+        continue
     if asked["method"] == "tools/call":
         answer = {"error": {"code": -32000, "message": "the shop is closed"}}
     if "id" in asked:
@@ -142,3 +146,36 @@ async def test_a_long_line_that_comes_in_pieces_is_read_as_it_was_written(
     monkeypatch.setattr(dialling, "MOST_BYTES", 2 * SMALL)
     async with McpServer.stdio(sys.executable, [script, "long"], name="odd") as server:
         assert by_name(server)["a"].spec.description == 30_000 * "\u00e9"
+
+
+ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": %s}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "result"),
+    [
+        # What JavaScript leaves of a text that it cuts inside of an emoji.
+        (ANSWER % '{"content": [{"type": "text", "text": "Tea \\ud83d"}]}', "Tea ?"),
+        (ANSWER % '{"content": [{"type": "text", "text": "Th\xe9"}]}', "Th\ufffd"),
+        ('{"id": ID}\n[]\n{"jsonrpc": "2.0", "id": ID, "method": 5}\n' + ANSWER % '{"content": []}', ""),
+    ],
+    ids=["half an emoji", "latin-1", "lines of a log before it"],
+)
+async def test_an_answer_that_is_not_quite_json_is_read(script: str, lines: str, result: str) -> None:
+    async with McpServer.stdio(sys.executable, [script, "says"], name="odd") as server:
+        outcomes = [await _said(server, lines) for _ in range(2)]
+    assert [outcome.result for outcome in outcomes if isinstance(outcome, ToolSucceeded)] == [result, result]
+
+
+@pytest.mark.parametrize("result", ["null", "[" * 300 + "]" * 300], ids=["null", "deep"])
+async def test_an_answer_that_cannot_be_read_ends_its_call(script: str, result: str) -> None:
+    async with McpServer.stdio(sys.executable, [script, "says"], name="odd") as server:
+        outcome = await _said(server, ANSWER % result)
+        assert server.is_connected
+    assert isinstance(outcome, ToolFailed)
+    assert "gave no answer that can be read" in outcome.error.message
+    assert outcome.error.message.endswith("whether the call took effect is unknown")
+
+
+async def _said(server: McpServer, lines: str) -> ToolOutcome:
+    return await call(server, "a", {"what": lines}, timeout=10.0)
