@@ -57,7 +57,8 @@ def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at
         for i, call in enumerate(reply.tool_calls)
     ]
     if reply.parts:
-        origin = MessageOrigin(at, fold.executions, step.number)
+        is_answer = bool(step.calls) and not asks_for_tools(step.calls)
+        origin = MessageOrigin(at, fold.executions, step.number, is_answer=is_answer)
         fold.say(Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin)
 
 

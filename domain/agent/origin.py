@@ -17,7 +17,8 @@ class MessageOrigin(Struct, frozen=True, array_like=True, gc=False):
     `execution` is the ordinal of the execution, 0 before the first. `step` is the number of the step that made the
     message; None for a message of a person or a hook. `hook` is the name of that hook. `position` is the position of
     the tool call that the message answers, and the fields after it describe that call. `output` says that the message
-    asks the model for its answer in the right form; such a message is not shown to people.
+    asks the model for its answer in the right form; such a message is not shown to people. `is_answer` says that all
+    the calls of a reply were answers, in the form of the agent that had asked for it.
     """
 
     at: int
@@ -29,6 +30,7 @@ class MessageOrigin(Struct, frozen=True, array_like=True, gc=False):
     error_type: ErrorType | None = None
     duration_seconds: float = 0.0
     output: bool = False
+    is_answer: bool = False
 
 
 def origin_of_call(call: ToolExecution, *, at: int, execution: int, step: int) -> MessageOrigin:

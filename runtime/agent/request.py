@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import AgentEvent, InferenceStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
 from steptrail.domain.compact_json import compact_json
@@ -54,7 +55,7 @@ class Requests:
         if agent is not self._agent:
             # Another agent may begin with as many other messages: the hash of the old ones is of no use.
             self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
-            self._offered = None
+            self._offered = self._earlier = None
         step = fold.step
         messages: list[Sequence[Message]] = [self._opening, *self._said(state, agent)]
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
@@ -108,7 +109,7 @@ class Requests:
         fold = state.fold
         if self._earlier is None or self._earlier[:2] != (fold.input_at, fold.withdrawn):
             start = max([fold.input_at, *(place + 1 for place in fold.withdrawn)])
-            kept = tuple(_without_traces(fold.messages[:start], fold.withdrawn, fold.input_at, _name_of_answers(agent)))
+            kept = tuple(_without_traces(fold, start, _name_of_answers(agent)))
             # Other messages stand in the places of those that were there: the hash of these is of no use.
             self._earlier, self._digest = (fold.input_at, fold.withdrawn, start, kept), _Digest()
         _, _, start, kept = self._earlier
@@ -155,20 +156,19 @@ def _name_of_answers(agent: AgentSnapshot) -> str | None:
     return output.name if output is not None and output.mode is OutputMode.TOOL else None
 
 
-def _without_traces(
-    messages: Sequence[Message], withdrawn: Sequence[int], before: int, answers: str | None
-) -> Iterator[Message]:
-    """Yield the messages without the withdrawn ones, and without calls and results at places `before` the input.
+def _without_traces(fold: SessionFold, end: int, answers: str | None) -> Iterator[Message]:
+    """Yield the messages up to `end` without the withdrawn ones, and without calls and results from before the input.
 
-    A reply that calls nothing but `answers` is an answer, and it stays with its result.
+    A reply that calls nothing but an answer stays with its result, whatever the form of answers is now. In a history
+    that was given it is one that calls nothing but `answers`.
     """
     is_answer = False
-    for place, message in enumerate(messages):
+    for place, (message, origin) in enumerate(zip(fold.messages[:end], fold.origins[:end], strict=True)):
         calls = message.tool_calls
         if message.is_assistant():
-            is_answer = bool(calls) and all(call.name == answers for call in calls)
+            is_answer = origin.is_answer or (bool(calls) and all(call.name == answers for call in calls))
         is_trace = (message.is_tool() or bool(calls)) and not is_answer
-        if place not in withdrawn and not (place < before and is_trace):
+        if place not in fold.withdrawn and not (place < fold.input_at and is_trace):
             yield message
 
 

@@ -1,6 +1,7 @@
 """What a model is shown of the calls of earlier executions: all of it, or with the setting none; the history stays."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from steptrail.hooks import CallableHook, HookState
 from steptrail.messages import ToolCallPart
 from steptrail.runtime.agent.request import recorded_requests
 from steptrail.testing import Reply, ScriptedModel, call
+from tests.runner.invoices import Invoice
 from tests.runner.kit import again_on, agent_of, crash_at, dies, trail_of
 
 SCRIPT: list[Reply] = [
@@ -113,3 +115,39 @@ async def test_hooks_see_the_whole_conversation_all_the_same() -> None:
         await trail.run(ready, "One and two?", session="s")
         await trail.session("s").send(ready, "And two and two?")
     assert seen == [1, 3, 5, 7, 9]
+
+
+def answering(model: ScriptedModel, name: str | None) -> Agent[Any]:
+    """An agent that answers in a call of this name, or in text, and is shown nothing else of earlier calls."""
+    builder = agent_of([]).with_model(model).with_earlier_tool_traces(False)
+    return (builder.with_output(Invoice, mode="tool", name=name) if name is not None else builder).build()
+
+
+def names(request: ModelRequest) -> list[str]:
+    """The names of the calls that a request shows."""
+    return [each.name for message in request.messages for each in message.tool_calls]
+
+
+async def test_an_answer_stays_where_the_next_agent_answers_in_another_form() -> None:
+    replies: list[Reply] = [call("invoice", number="1"), "Hello.", call("bill", number="2")]
+    model = ScriptedModel(replies)
+    async with trail_of() as trail:
+        await trail.run(answering(model, "invoice"), "one", session="s")
+        await trail.session("s").send(answering(model, None), "two")
+        await trail.session("s").send(answering(model, "bill"), "three")
+    assert [told(request) for request in model.requests] == [[U], [U, A, T, U], [U, A, T, U, A, U]]
+    assert [names(request) for request in model.requests] == [[], ["invoice"], ["invoice"]]
+
+
+async def test_the_requests_of_a_resume_by_another_agent_are_built_again_as_they_were() -> None:
+    called = Message.assistant(tool_calls=(ToolCallPart(id="c", name="invoice", arguments={"number": "1"}),))
+    history = [Message.user("Before?"), called, Message.tool("c", "invoice", "The answer was taken.")]
+    async with trail_of() as calm:
+        crashing, model = again_on(calm, reach=crash_at("before-inference", 1)), ScriptedModel(["Hello."])
+        with dies(1, 1):
+            await crashing.run(answering(ScriptedModel([]), "invoice"), "one", session="s", history=history)
+        await again_on(calm).session("s").resume(answering(model, None))
+        records = await calm.session("s").events()
+    made = [record.event.request_digest for record in records if isinstance(record.event, InferenceStarted)]
+    rebuilt = [(told(request), digest) for _, request, digest in recorded_requests("s", records)]
+    assert rebuilt == list(zip([[U, A, T, U], [U, U]], made, strict=True))

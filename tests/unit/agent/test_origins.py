@@ -84,7 +84,7 @@ def test_they_come_back_from_a_snapshot() -> None:
 @pytest.mark.parametrize("damage", [b"[]", b"null", b'[["x",1]]'])
 def test_a_snapshot_that_does_not_know_where_its_messages_come_from_is_refused(damage: bytes) -> None:
     written, *lines = SNAPSHOTS.dump(given(*opened()).state)
-    origin = b"[[%d,1,null,null,null,null,null,0.0,false]]" % (START + SECOND)
+    origin = b"[[%d,1,null,null,null,null,null,0.0,false,false]]" % (START + SECOND)
     assert origin in written
     with pytest.raises(ValueError, match=r"Expected `(array|int)`|come from"):
         SNAPSHOTS.load([written.replace(origin, damage), *lines])
