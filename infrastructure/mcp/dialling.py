@@ -60,7 +60,7 @@ codecs.register(_find)
 
 
 if TYPE_CHECKING:
-    from httpx2 import Request
+    from httpx2 import Request, Response
     from mcp.client._transport import TransportStreams
 
 _CONNECT_SECONDS = 30.0
@@ -112,7 +112,7 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
         class Client(httpx2.AsyncClient):
             async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
                 if await _wants_an_answer(request):
-                    return await super().send(request, **options)
+                    return await _told(await super().send(request, **options))
                 # The SDK sends nothing else meanwhile, and closes nothing.
                 try:
                     async with asyncio.timeout(_TELL_SECONDS):
@@ -129,6 +129,16 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
             yield streams
 
     return dial
+
+
+async def _told(response: "Response") -> "Response":
+    """Return a response that says its status in words, where no server's answer does: the SDK tells nobody of it."""
+    is_known = not response.is_error or response.status_code == HTTPStatus.NOT_FOUND
+    if is_known or b'"jsonrpc"' in await response.aread():
+        return response
+    why = f"Server returned an error response: {response.status_code} {response.reason_phrase}"
+    told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": why}}
+    return type(response)(response.status_code, json=told, request=response.request)
 
 
 async def _wants_an_answer(request: "Request") -> bool:

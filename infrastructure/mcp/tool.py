@@ -12,7 +12,7 @@ from steptrail.domain.tools import ToolEffect, ToolSpec, misnamed
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments
-from steptrail.infrastructure.tools.execution import execute, patience_of, unfit
+from steptrail.infrastructure.tools.execution import execute, late, patience_of, unfit
 from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, ToolOutcome, ToolTimedOut
 
 if TYPE_CHECKING:
@@ -70,13 +70,10 @@ class McpTool:
     def patience(self) -> Patience | None:
         """The patience with a call that was cancelled."""
         usual = patience_of(self)
-        if usual is None:
-            return None
+        return usual and Patience(usual.seconds, self._left_behind)
 
-        def outcome(timeout: float | None) -> ToolTimedOut:
-            return self._late(usual.outcome(timeout), timeout)
-
-        return Patience(usual.seconds, outcome)
+    def _left_behind(self, timeout: float | None) -> ToolTimedOut:
+        return self._late(late(self, timeout, cancelled=False), timeout)
 
     def check_arguments(
         self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
@@ -100,5 +97,5 @@ class McpTool:
 
     def _late(self, outcome: ToolTimedOut, timeout: float | None) -> ToolTimedOut:
         # Only our side of the call is sure to have ended.
-        late = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
-        return structs.replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=late))
+        said = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
+        return structs.replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=said))

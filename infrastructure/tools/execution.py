@@ -65,21 +65,17 @@ class _Raised(Struct, frozen=True):
     error: BaseException
 
 
-class _OutOfTime(Struct, frozen=True):
-    cancelled: bool
-
-
 _Ended = ToolSucceeded | _Raised
 
 
 def patience_of(tool: Executable) -> Patience | None:
     """Return the patience with a tool that is executed here; None for a sync one, whose thread is given up at once."""
+    return Patience(_GRACE_SECONDS, partial(late, tool, cancelled=False)) if tool.is_async else None
 
-    def left_behind(timeout: float | None) -> ToolTimedOut:
-        late = _timeout(tool, timeout, cancelled=False)
-        return ToolTimedOut(late, cancelled=False, may_retry=tool.retries(TimeoutError()))
 
-    return Patience(_GRACE_SECONDS, left_behind) if tool.is_async else None
+def late(tool: Executable, timeout: float | None, *, cancelled: bool) -> ToolTimedOut:
+    """Return the outcome of a call whose `timeout` is over; `cancelled` says that no part of it runs any more."""
+    return ToolTimedOut(_timeout(tool, timeout, cancelled=cancelled), cancelled, may_retry=tool.retries(TimeoutError()))
 
 
 def bound_or_error(
@@ -135,11 +131,8 @@ async def execute(
     else:
         ended = await _run_sync(tool, bound, timeout)
     match ended:
-        case ToolSucceeded():
+        case ToolSucceeded() | ToolTimedOut():
             return ended
-        case _OutOfTime(cancelled=cancelled):
-            late = _timeout(tool, timeout, cancelled=cancelled)
-            return ToolTimedOut(late, cancelled, may_retry=tool.retries(TimeoutError()))
         case _Raised(error=KeyboardInterrupt() as interrupt):
             raise interrupt
         case _Raised(error=NotStorable() as refusal):
@@ -148,7 +141,7 @@ async def execute(
             return ToolFailed(capture(raised), may_retry=tool.retries(raised))
 
 
-async def _run_async(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
+async def _run_async(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | ToolTimedOut:
     task, limit = asyncio.current_task(), TimeBound(timeout)
     cancelled_before = task.cancelling() if task is not None else 0
     ended = await limit.around(partial(_awaited, tool, bound))
@@ -156,7 +149,7 @@ async def _run_async(tool: Executable, bound: Mapping[str, object], timeout: flo
         case _Raised(error=asyncio.CancelledError() as error) if task and task.cancelling() > cancelled_before:
             raise error
         case _:
-            return _OutOfTime(cancelled=True) if limit.is_over else ended
+            return late(tool, timeout, cancelled=True) if limit.is_over else ended
 
 
 async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
@@ -169,7 +162,7 @@ async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
         return _Raised(error)
 
 
-async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
+async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | ToolTimedOut:
     def call() -> _Ended:
         try:
             returned = tool.invoke(bound)
@@ -185,7 +178,7 @@ async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: floa
     except RuntimeError as error:
         return _Raised(error)
     await asyncio.wait({future}, timeout=timeout)
-    return future.result() if future.done() else _OutOfTime(cancelled=False)
+    return future.result() if future.done() else late(tool, timeout, cancelled=False)
 
 
 def _succeeded(returned: object) -> ToolSucceeded:

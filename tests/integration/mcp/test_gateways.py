@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
+from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.tools import ToolEffect, ToolRetry
 from steptrail.tools.mcp import McpServer, McpToolSettings
@@ -38,8 +39,10 @@ def _usual(asked: dict[str, Any]) -> tuple[str, str, str]:
 
 
 @asynccontextmanager
-async def gateway(answer: tuple[str, str, str], *, is_at: str = "/mcp") -> AsyncGenerator[str]:
-    """Yield the address of a server that gives this answer to calls: a status, a type and a body.
+async def gateway(
+    answer: tuple[str, str, str], *, is_at: str = "/mcp", to: Sequence[str] = ("tools/call",)
+) -> AsyncGenerator[str]:
+    """Yield the address of a server that gives this answer `to` calls: a status, a type and a body.
 
     It redirects the requests for that address to the path where it is.
     """
@@ -49,7 +52,7 @@ async def gateway(answer: tuple[str, str, str], *, is_at: str = "/mcp") -> Async
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(head.partition("content-length: ")[2].partition("\r")[0] or 0)
             asked = json.loads(await reader.readexactly(length) or b'{"method": ""}')
-            status, kind, body = answer if asked["method"] == "tools/call" else _usual(asked)
+            status, kind, body = answer if asked["method"] in to else _usual(asked)
             body = body.replace("ID", str(asked.get("id")))
             if head.split()[1] != is_at:
                 status, kind, body = f"307 Temporary Redirect\r\nLocation: {is_at}", "text/plain", ""
@@ -80,6 +83,7 @@ async def test_an_unsafe_call_without_a_readable_answer_may_have_run_and_is_not_
         unsafe, again = await ordered(url, ToolEffect.UNSAFE), await ordered(url, ToolEffect.IDEMPOTENT)
     assert "whether the call took effect is unknown" in unsafe.error.message
     assert "\n" not in unsafe.error.message
+    assert answer[0].startswith("20") or answer[0] in unsafe.error.message
     assert (unsafe.may_retry, again.may_retry) == (False, True)
 
 
@@ -93,3 +97,11 @@ async def test_a_call_that_is_refused_has_not_run_and_may_be_tried_again() -> No
 async def test_a_server_that_redirects_to_the_path_where_it_is_is_reached() -> None:
     async with gateway(_REFUSED, is_at="/mcp/") as url:
         assert (await ordered(url, ToolEffect.READ)).error.message.endswith("refused the call: closed")
+
+
+async def test_a_server_that_takes_no_such_key_is_named_with_what_it_says() -> None:
+    refused = ("401 Unauthorized", _JSON, '{"error": "invalid_token"}')
+    async with gateway(refused, to=["initialize", "server/discover"]) as url:
+        with pytest.raises(McpServerUnavailable, match=r"cannot be reached: .* 401 Unauthorized$"):
+            async with McpServer.http(url, {"Authorization": "Bearer tea"}):
+                pass
