@@ -4,6 +4,8 @@ Everything that can be wrong with a function as a tool is found here, at import,
 """
 
 import inspect
+import sys
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -172,6 +174,9 @@ def tool(
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
         _check_function(function)
         parameters = parameters_of(function, namespace)
+        if description is None and not function.__doc__ and sys.flags.optimize > 1:
+            told = "`python -OO` removes the docstring that tells a model of it: use `-O`, or give a `description`"
+            warnings.warn(f"tool function {function.__qualname__!r}: {told}", RuntimeWarning, stacklevel=2)
         try:
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,

@@ -5,12 +5,14 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from steptrail import AgentBuilder
 from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.tools import decorator
 from steptrail.runtime.agent.tool_port import ToolOutcome, ToolSucceeded
 from steptrail.tools import OnUnknown, Tool, ToolEffect, ToolSpec, tool
 from steptrail.workflow import Workflow
@@ -183,3 +185,14 @@ def test_a_generator_that_a_decorator_reads_to_its_end_is_a_tool(call: Callable[
         yield from range(n)
 
     assert call(count, {"n": 3}) == ToolSucceeded([0, 1, 2])
+
+
+def test_a_tool_whose_docstring_python_has_taken_away_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(what: str) -> str:
+        return what
+
+    tool(look)
+    monkeypatch.setattr(decorator, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=2)))
+    tool(description="Look it up.")(look)
+    with pytest.warns(RuntimeWarning, match=r"look': `python -OO` removes the docstring .* give a `description`"):
+        tool(look)

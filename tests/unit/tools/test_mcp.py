@@ -15,7 +15,7 @@ from mcp_types import AudioContent, CallToolResult, ContentBlock, TextContent, T
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.secrets import without_secrets
-from steptrail.domain.tools import ToolSpec
+from steptrail.domain.tools import ToolSpec, misnamed
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.description import Selection, specs_of
 from steptrail.tools import ApprovalRule, ToolEffect, ToolRetry
@@ -255,3 +255,12 @@ def test_what_is_no_text_is_refused_at_once_and_not_shown(
     with pytest.raises(ConfigurationError) as refused:
         make(**{**place, **given})
     assert str(refused.value) == problem
+
+
+def test_a_name_that_a_pattern_may_allow_is_left_to_the_server() -> None:
+    schema: dict[str, JsonValue] = {"properties": {"a": {}}, "required": ["a"], "additionalProperties": False}
+    patterns: dict[str, JsonValue] = {"patternProperties": {"^x-": {}}}
+    closed, by_pattern = ToolSpec(name="t", parameters=schema), ToolSpec(name="t", parameters=schema | patterns)
+    assert misnamed(closed, {"a": 1, "x-b": 2}) == "there is no parameter 'x-b'"
+    assert misnamed(by_pattern, {"a": 1, "x-b": 2}) is None
+    assert misnamed(by_pattern, {"x-b": 2}) == "they lack a"
