@@ -4,6 +4,7 @@ The protocol has no place for reasoning: it goes back under the name or in the l
 sent it. What else that server added goes back verbatim too; what another one added stays behind.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from steptrail.domain.errors import ConfigurationError
@@ -32,6 +33,10 @@ from steptrail.infrastructure.models.wire import arguments_text, as_object, cont
 
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "n", "parallel_tool_calls", "stream_options"}
 """Parameters that the request itself decides, or that are not part of the body."""
+
+_NOT_OF_A_NAME, _MOST_OF_A_NAME = re.compile(r"[\s<|\\/>]"), 64
+"""The characters that OpenAI does not take in the name of who speaks, and how many it takes: it would refuse the whole
+conversation, which holds that name for ever."""
 
 
 def render_request(
@@ -134,5 +139,5 @@ def _content_part(part: Part) -> JsonValue:
 
 def _named(message: Message, wire: dict[str, JsonValue]) -> JsonValue:
     if message.name:
-        wire["name"] = message.name
+        wire["name"] = _NOT_OF_A_NAME.sub("_", message.name)[:_MOST_OF_A_NAME]
     return wire

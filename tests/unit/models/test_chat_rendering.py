@@ -107,6 +107,11 @@ def test_names_are_sent_and_reasoning_is_not() -> None:
     ]
 
 
+def test_a_name_of_somebody_is_written_as_openai_takes_it() -> None:
+    message = Message(role=MessageRole.USER, parts=(TextPart(text="?"),), name="José <j/g>" + "x" * 80)
+    assert rendered(message) == [{"role": "user", "content": "?", "name": ("José__j_g_" + "x" * 80)[:64]}]
+
+
 def test_opaque_parts_go_back_verbatim_to_their_own_provider_only() -> None:
     wire: dict[str, JsonValue] = {
         "role": "assistant",
