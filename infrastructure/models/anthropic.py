@@ -15,7 +15,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.domain.output_schema import NotStrict, is_recursive, strict_schema
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
-from steptrail.infrastructure.models.anthropic_parsing import parse_body
+from steptrail.infrastructure.models.anthropic_parsing import PROVIDER, parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
 from steptrail.infrastructure.models.call_names import CallIds
 from steptrail.infrastructure.models.sdk_model import SdkModel
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_PAUSES: Final = 10
 """Pauses of one turn after which it is returned as it is, with the finish reason `paused`."""
+_ITS_HOSTS: Final = ("anthropic.com", "amazonaws.com", "azure.com", "googleapis.com")
+"""The domains where Anthropic's own models run. Each of them takes what another has signed."""
 
 
 class AnthropicModel(SdkModel["AsyncAnthropic"]):
@@ -56,7 +58,8 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         return (OutputMode.NATIVE, *others, OutputMode.LAST) if fits else others
 
     def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
-        return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters, host))
+        provider = PROVIDER if host.endswith(_ITS_HOSTS) else f"{PROVIDER}@{host}"
+        return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters, provider), provider)
 
     def _open(self, http: Any) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic
@@ -72,8 +75,9 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
 
 class _AnthropicTurn:
-    def __init__(self, body: dict[str, JsonValue]) -> None:
+    def __init__(self, body: dict[str, JsonValue], provider: str) -> None:
         self.body: dict[str, JsonValue] = body
+        self._provider = provider
         self._history = as_list(body["messages"])
         self._pauses = 0
         self._so_far: ModelReply | None = None
@@ -82,8 +86,8 @@ class _AnthropicTurn:
         return AnthropicAssembly()
 
     def take(self, text: str) -> ModelReply | None:
-        reply = self._joined(parse_body(text))
-        blocks = render_blocks(reply.parts, CallIds(once_in_all=True))
+        reply = self._joined(parse_body(text, self._provider))
+        blocks = render_blocks(reply.parts, CallIds(once_in_all=True), self._provider)
         if reply.finish_reason is not FinishReason.PAUSED or self._pauses == MAX_PAUSES or not blocks:
             return reply
         self._pauses += 1

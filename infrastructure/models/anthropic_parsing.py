@@ -17,11 +17,14 @@ from steptrail.infrastructure.models.opaque import beside, others, whole
 from steptrail.infrastructure.models.wire import as_list, as_object, as_text, clean, failure, read_body
 
 PROVIDER: Final = "anthropic"
-"""Marks parts that go back verbatim to a provider that speaks this protocol."""
+"""Marks parts of Anthropic's own models, wherever they run: they go back verbatim to any of these places."""
 
 
-def parse_body(body: str) -> ModelReply:
-    """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error with a success status."""
+def parse_body(body: str, provider: str = PROVIDER) -> ModelReply:
+    """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error with a success status.
+
+    `provider` marks what goes back to nobody else.
+    """
     top = read_body(body)
     if top.get("type") == "error" or top.get("error"):
         raise failure(top.get("error"), "the provider reports an error")
@@ -29,7 +32,8 @@ def parse_body(body: str) -> ModelReply:
     if not isinstance(content, list):
         raise ModelReplyInvalid("the body has no content")
     reply = top.get("id")
-    parts = without_leaks([part for place, block in enumerate(content) for part in _parts(block, reply, place)])
+    told = [part for place, block in enumerate(content) for part in _parts(block, reply, place, provider)]
+    parts = without_leaks(told)
     raw = as_text(top.get("stop_reason"))
     return ModelReply(
         parts=parts,
@@ -41,36 +45,36 @@ def parse_body(body: str) -> ModelReply:
     )
 
 
-def _parts(block: JsonValue, reply: JsonValue, place: int) -> Iterator[Part]:
+def _parts(block: JsonValue, reply: JsonValue, place: int, provider: str) -> Iterator[Part]:
     told = as_object(block)
     match told.get("type"):
         case "text":
             if text := as_text(told.get("text")):
-                yield from beside(PROVIDER, TextPart(text=text), others(told, "type", "text", "citations"))
-                yield from map(_citation, as_list(told.get("citations")))
+                yield from beside(provider, TextPart(text=text), others(told, "type", "text", "citations"))
+                yield from [_citation(each, provider) for each in as_list(told.get("citations"))]
         case "tool_use":
             if (name := as_text(told.get("name"))) is None:
                 raise ModelReplyInvalid("it asks for a tool without a name")
             call = tool_call(name, told.get("input"), told.get("id"), reply=reply, place=place)
-            yield from beside(PROVIDER, call, others(told, "type", "id", "name", "input"))
+            yield from beside(provider, call, others(told, "type", "id", "name", "input"))
         case "thinking":
             thought, signature = told.get("thinking"), as_text(told.get("signature"))
             fields = others(told, "type", "thinking", "signature")
-            if signature is None:
-                # Compatible servers sign nothing, and want it back.
-                fields["signature"] = ""
+            if provider != PROVIDER:
+                # Anthropic refuses what others have signed, and these want back what they have not signed too.
+                fields["signature"], signature = signature or "", None
             text = clean(thought) if isinstance(thought, str) else ""
-            yield from beside(PROVIDER, ReasoningPart(text=text, signature=signature), fields)
+            yield from beside(provider, ReasoningPart(text=text, signature=signature), fields)
         case _:
-            yield whole(PROVIDER, block)
+            yield whole(provider, block)
 
 
-def _citation(citation: JsonValue) -> CitationPart:
+def _citation(citation: JsonValue, provider: str) -> CitationPart:
     told = as_object(citation)
     return CitationPart(
         uri=as_text(told.get("url")) or as_text(told.get("source")),
         title=as_text(told.get("title")) or as_text(told.get("document_title")),
         quote=as_text(told.get("cited_text")),
-        provider=PROVIDER,
+        provider=provider,
         data=citation,
     )

@@ -52,11 +52,12 @@ _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def render_request(
-    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], host: str = ""
+    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], provider: str = PROVIDER
 ) -> dict[str, JsonValue]:
-    """Return the body to post to a host. The request's own parameters override `parameters`.
+    """Return the body to post. The request's own parameters override `parameters`.
 
-    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take.
+    `provider` marks what goes back. Raises `ConfigurationError` for a reserved parameter, and for media that the
+    protocol cannot take.
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
@@ -65,7 +66,7 @@ def render_request(
         for message in request.messages
         if message.is_system() and message.text.strip()
     ]
-    turns = render_messages(request.messages, only_signed=host.endswith("anthropic.com"))
+    turns = render_messages(request.messages, provider)
     if turns and as_object(turns[0]).get("role") == "assistant":
         turns.insert(0, _told(_BEFORE))
     if turns and as_object(turns[-1]).get("role") == "assistant":
@@ -91,11 +92,8 @@ def _told(text: str) -> JsonValue:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-def render_messages(messages: Sequence[Message], *, only_signed: bool = False) -> list[JsonValue]:
-    """Return the turns of a conversation, without the instructions of the system.
-
-    With `only_signed`, thinking without a signature is left out: other servers of the protocol sign nothing.
-    """
+def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> list[JsonValue]:
+    """Return the turns of a conversation, without the instructions of the system."""
     turns: list[tuple[str, list[JsonValue]]] = []
     ids = CallIds(once_in_all=True)
     for message in messages:
@@ -105,9 +103,7 @@ def render_messages(messages: Sequence[Message], *, only_signed: bool = False) -
         if message.role is MessageRole.ASSISTANT:
             role = "assistant"
             ids.next_reply()
-        blocks = render_blocks(message.parts, ids)
-        if only_signed:
-            blocks = [block for block in blocks if as_object(block).get("signature") != ""]
+        blocks = render_blocks(message.parts, ids, provider)
         if message.is_user() and not blocks:
             blocks.append({"type": "text", "text": _EMPTY})
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
@@ -122,13 +118,13 @@ def render_messages(messages: Sequence[Message], *, only_signed: bool = False) -
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 
-def render_blocks(parts: Sequence[Part], ids: CallIds) -> list[JsonValue]:
+def render_blocks(parts: Sequence[Part], ids: CallIds, provider: str) -> list[JsonValue]:
     """Return the blocks of a message; blank text is refused and makes none."""
     blocks: list[dict[str, JsonValue]] = []
     cited: dict[str, JsonValue] = {}
-    for part, beside in understood(PROVIDER, parts):
+    for part, beside in understood(provider, parts):
         block = _block(part, beside, ids)
-        if isinstance(part, CitationPart) and part.provider == PROVIDER and cited:
+        if isinstance(part, CitationPart) and part.provider == provider and cited:
             cited["citations"] = [*as_list(cited.get("citations")), part.data]
         elif isinstance(part, TextPart):
             cited = block or {}
@@ -152,7 +148,7 @@ def _block(part: Part, beside: Mapping[str, JsonValue], ids: CallIds) -> dict[st
         case ReasoningPart(text=text, signature=str(signature)):
             return {**beside, "type": "thinking", "thinking": text, "signature": signature}
         case ReasoningPart(text=text):
-            # The thinking of another provider: without a signature it would be refused.
+            # Without what came beside it, it is that of another provider and would be refused.
             return {**beside, "type": "thinking", "thinking": text} if beside else None
         case ProviderPart():
             return as_object(beside.get("whole"))

@@ -152,14 +152,15 @@ def test_what_was_sent_in_front_of_a_reply_is_sent_in_front_of_it_again() -> Non
     assert again == [*as_list(sent), assistant(THOUGHT, text("A fine day.")), user(text("Yes."))]
 
 
-def test_thinking_that_another_server_of_the_protocol_did_not_sign_stays_behind_at_anthropic() -> None:
-    unsigned: dict[str, JsonValue] = {"type": "thinking", "thinking": "Hm."}
-    reply = Message(role=MessageRole.ASSISTANT, parts=parsed(unsigned, THOUGHT, text("I look.")).parts)
+def test_thinking_of_another_server_of_the_protocol_goes_back_there_alone_signed_or_not() -> None:
+    unsigned: dict[str, JsonValue] = {"type": "thinking", "thinking": "Well."}
+    told = json.dumps({"content": [unsigned, THOUGHT, SEARCH, text("I look.")]})
+    reply = Message(role=MessageRole.ASSISTANT, parts=parse_body(told, "anthropic@127.0.0.1").parts)
     request = ModelRequest(messages=[Message.user("?"), reply, Message.user("And?")])
-    sent = {host: render_request("m", request, {}, host)["messages"] for host in ("127.0.0.1", "api.anthropic.com")}
-    rest = (THOUGHT, text("I look."))
-    assert sent["127.0.0.1"] == [HI, assistant({**unsigned, "signature": ""}, *rest), user(text("And?"))]
-    assert sent["api.anthropic.com"] == [HI, assistant(*rest), user(text("And?"))]
+    there, here = (render_request("m", request, {}, each)["messages"] for each in ("anthropic@127.0.0.1", "anthropic"))
+    whole = assistant({**unsigned, "signature": ""}, THOUGHT, SEARCH, text("I look."))
+    assert there == [HI, whole, user(text("And?"))]
+    assert here == [HI, assistant(text("I look.")), user(text("And?"))]
 
 
 @pytest.mark.parametrize("said", ["", " \n"])

@@ -1,7 +1,5 @@
 """Drivers write a request for the host that they ask, and mark what comes from it."""
 
-import json
-
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
@@ -11,7 +9,6 @@ from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, ProviderPart
 from steptrail.infrastructure.models.anthropic import AnthropicModel
-from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.openai import OpenAIResponsesModel
 
 THOUGHT: JsonValue = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "x=="}
@@ -31,15 +28,28 @@ class Host:
         return httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
 
 
-@pytest.mark.parametrize(("host", "goes_back"), [("api.anthropic.com", False), ("compatible.example", True)])
-async def test_unsigned_thinking_goes_back_to_other_hosts_than_anthropic_alone(host: str, *, goes_back: bool) -> None:
-    content: list[JsonValue] = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Tea."}]
-    body: JsonValue = {"content": content, "stop_reason": "end_turn"}
-    there = Host(body)
-    client = AsyncAnthropic(api_key="k", base_url=f"https://{host}", http_client=there.client())
-    said = Message(role=MessageRole.ASSISTANT, parts=parse_body(json.dumps(body)).parts)
-    await AnthropicModel("m", client=client).infer(ModelRequest(messages=[Message.user("?"), said, Message.user("?")]))
-    assert ("Hm." in there.sent[0]) is goes_back
+@pytest.mark.parametrize(
+    ("asked", "then", "goes_back"),
+    [
+        ("api.anthropic.com", "bedrock-runtime.eu-central-1.amazonaws.com", True),
+        ("compatible.example", "compatible.example", True),
+        ("compatible.example", "other.example", False),
+        ("compatible.example", "api.anthropic.com", False),
+    ],
+)
+async def test_signed_thinking_goes_to_no_host_that_would_refuse_it(asked: str, then: str, *, goes_back: bool) -> None:
+    thought: JsonValue = {"type": "thinking", "thinking": "Hm.", "signature": "s=="}
+    there = Host({"content": [thought, {"type": "text", "text": "Tea."}], "stop_reason": "end_turn"})
+
+    async def say(host: str, *messages: Message) -> Message:
+        client = AsyncAnthropic(api_key="k", base_url=f"https://{host}", http_client=there.client())
+        question = ModelRequest(messages=[Message.user("?"), *messages])
+        reply = await AnthropicModel("m", client=client).infer(question)
+        return Message(role=MessageRole.ASSISTANT, parts=reply.parts)
+
+    await say(then, await say(asked), Message.user("?"))
+    assert ["s==" in body for body in there.sent] == [False, goes_back]
+    assert "Tea." in there.sent[1]
 
 
 async def test_reasoning_of_responses_is_marked_with_its_host_and_goes_back_there_alone() -> None:
