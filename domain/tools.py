@@ -105,11 +105,10 @@ def failure_text(message: str) -> str:
 
 def misnamed(spec: ToolSpec, arguments: Mapping[str, JsonValue]) -> str | None:
     """Return which names of arguments a recorded tool lacks or does not know, in words; None when the names fit."""
-    schema = spec.parameters
-    required, known = schema.get("required"), schema.get("properties")
+    required, known = spec.parameters.get("required"), spec.parameters.get("properties")
     missing = [str(name) for name in required if name not in arguments] if isinstance(required, list) else []
     if missing:
         return f"they lack {', '.join(missing)}"
-    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    is_closed = spec.parameters.get("additionalProperties") is False and "patternProperties" not in spec.parameters
     unknown = [name for name in arguments if name not in known] if is_closed and isinstance(known, dict) else []
     return f"there is no parameter {unknown[0]!r}" if unknown else None

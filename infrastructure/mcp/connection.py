@@ -94,8 +94,7 @@ class McpConnection:
         from pydantic import ValidationError
 
         client = self._client
-        if client is None:
-            raise McpServerUnavailable(self._server, "is not connected")
+        assert client is not None  # noqa: S101 - `open` returns no other connection
         try:
             return await client.call_tool(tool, {**arguments}, progress_callback=progress, meta=meta)
         except MCPError as error:
@@ -120,13 +119,11 @@ class McpConnection:
 
     async def close(self) -> None:
         """End it, and wait until the server's process, if it is ours, has ended."""
-        self._over.set()
-        if not self._settled.is_set():
-            self._task.cancel()
+        self._end(self._error)
         await wait_to_the_end(self._task)
 
-    def _refuse(self, error: Exception) -> None:
-        """End it because of what the server has sent."""
+    def _end(self, error: Exception | None) -> None:
+        """Begin to end it, because of an error in what the server has sent or because nobody needs it any more."""
         self._error = error
         self._over.set()
         if not self._settled.is_set():
@@ -141,7 +138,7 @@ class McpConnection:
             from mcp_types import Implementation
 
             ourselves = Implementation(name="steptrail", version=VERSION)
-            transport = _watched(self._dial(self._refuse), self._over, self.unreadable)
+            transport = _watched(self._dial(self._end), self._over, self.unreadable)
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._seconds) as patience:
                     client = await stack.enter_async_context(Client(transport, cache=None, client_info=ourselves))

@@ -71,17 +71,15 @@ def specs_of(
     if unknown := sorted((include | selection.exclude | selection.settings.keys()) - names):
         known = ", ".join(sorted(names)) or "none"
         raise ConfigurationError(f"the MCP server {server!r} has no tool {unknown[0]!r}; its tools are: {known}")
-    if wrong := sorted(unreadable.keys() & (include - selection.exclude)):
-        problem = f"its tool {wrong[0]!r} cannot be read: {unreadable[wrong[0]]}"
+    chosen = include - selection.exclude
+    faults = {name: f"cannot be read: {why}" for name, why in unreadable.items()}
+    faults |= dict.fromkeys(twice, "is listed twice, and a call would not say which")
+    if wrong := sorted(faults.keys() & chosen):
+        problem = f"its tool {wrong[0]!r} {faults[wrong[0]]}"
         raise ConfigurationError(f"the MCP server {server!r}: {problem}; leave it out with `exclude`")
-    if wrong := sorted(twice & (include - selection.exclude)):
-        raise ConfigurationError(
-            f"the MCP server {server!r} has two tools {wrong[0]!r}, and a call would not say which; leave them out "
-            "with `exclude`"
-        )
     specs: dict[str, ToolSpec] = {}
     taken: dict[str, str] = {}
-    for name in sorted(include - selection.exclude):
+    for name in sorted(chosen):
         spec = specs[name] = _spec(server, by_name[name], selection)
         if (other := taken.setdefault(spec.name, name)) != name:
             both = f"its tools {other!r} and {name!r} would both be called {spec.name!r}"

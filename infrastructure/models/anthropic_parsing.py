@@ -32,8 +32,7 @@ def parse_body(body: str, provider: str = PROVIDER) -> ModelReply:
     if not isinstance(content, list):
         raise ModelReplyInvalid("the body has no content")
     reply = top.get("id")
-    told = [part for place, block in enumerate(content) for part in _parts(block, reply, place, provider)]
-    parts = without_leaks(told)
+    parts = without_leaks([part for i, block in enumerate(content) for part in _parts(block, reply, i, provider)])
     raw = as_text(top.get("stop_reason"))
     return ModelReply(
         parts=parts,

@@ -28,7 +28,7 @@ from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
 from steptrail.infrastructure.models.anthropic_schema import messages_schema
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
-from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict, named
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
@@ -163,10 +163,9 @@ def _thinks(parameters: Mapping[str, JsonValue]) -> bool:
 
 
 def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
-    described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
     if is_strict:
-        return {"name": spec.name, **described, "input_schema": messages_schema(spec.parameters), "strict": True}
-    return {"name": spec.name, **described, "input_schema": tool_schema(spec)}
+        return {**named(spec), "input_schema": messages_schema(spec.parameters), "strict": True}
+    return {**named(spec), "input_schema": tool_schema(spec)}
 
 
 def _gone(messages: Sequence[Message]) -> list[JsonValue]:

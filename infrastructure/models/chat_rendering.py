@@ -26,7 +26,7 @@ from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.chat_content import thinking_chunk
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
 from steptrail.infrastructure.models.opaque import understood
-from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict, named
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_object, content_of
@@ -79,9 +79,8 @@ def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> It
 
 def render_tool(spec: ToolSpec, *, is_strict: bool = False) -> JsonValue:
     """Return a tool as a function; one without parameters takes an empty object."""
-    described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
     strict: dict[str, JsonValue] = {"strict": True} if is_strict else {}
-    function: JsonValue = {"name": spec.name, **described, "parameters": tool_schema(spec), **strict}
+    function: JsonValue = {**named(spec), "parameters": tool_schema(spec), **strict}
     return {"type": "function", "function": function}
 
 

@@ -13,8 +13,12 @@ def asked_of_the_provider(request: ModelRequest) -> OutputSpec | None:
 
 def form_of(output: OutputSpec) -> dict[str, JsonValue]:
     """Return the name and the schema as OpenAI's protocols take them."""
-    described: dict[str, JsonValue] = {"description": output.description} if output.description else {}
-    return {"name": output.name, **described, "schema": output.json_schema, "strict": output.is_strict}
+    return {**named(output), "schema": output.json_schema, "strict": output.is_strict}
+
+
+def named(told: ToolSpec | OutputSpec) -> dict[str, JsonValue]:
+    """Return the name of a tool or an answer, with its description if it has one."""
+    return {"name": told.name, **({"description": told.description} if told.description else {})}
 
 
 def is_strict(spec: ToolSpec, request: ModelRequest) -> bool:

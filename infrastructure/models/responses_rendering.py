@@ -23,7 +23,7 @@ from steptrail.domain.messages import (
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
-from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict, named
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
@@ -144,9 +144,8 @@ def _text(text: str, beside: Mapping[str, JsonValue]) -> JsonValue:
 
 
 def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
-    described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
     # Tools are not strict: that needs a schema of a narrower kind than they have. The tool of an answer may have one.
-    return {"type": "function", "name": spec.name, **described, "parameters": tool_schema(spec), "strict": is_strict}
+    return {"type": "function", **named(spec), "parameters": tool_schema(spec), "strict": is_strict}
 
 
 def _content_part(part: Part) -> JsonValue:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from msgspec import Struct
-
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
@@ -61,11 +59,8 @@ class Executable(Protocol):
         ...
 
 
-class _Raised(Struct, frozen=True):
-    error: BaseException
-
-
-_Ended = ToolSucceeded | _Raised
+_Ended = ToolSucceeded | BaseException
+"""The result of a tool, or the exception that it has raised."""
 
 
 def patience_of(tool: Executable) -> Patience | None:
@@ -133,23 +128,21 @@ async def execute(
     match ended:
         case ToolSucceeded() | ToolTimedOut():
             return ended
-        case _Raised(error=KeyboardInterrupt() as interrupt):
-            raise interrupt
-        case _Raised(error=NotStorable() as refusal):
-            return ToolFailed(_error(ErrorType.TOOL, refusal))
-        case _Raised(error=raised):
-            return ToolFailed(capture(raised), may_retry=tool.retries(raised))
+        case KeyboardInterrupt():
+            raise ended
+        case NotStorable():
+            return ToolFailed(_error(ErrorType.TOOL, ended))
+        case _:
+            return ToolFailed(capture(ended), may_retry=tool.retries(ended))
 
 
 async def _run_async(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | ToolTimedOut:
     task, limit = asyncio.current_task(), TimeBound(timeout)
     cancelled_before = task.cancelling() if task is not None else 0
     ended = await limit.around(partial(_awaited, tool, bound))
-    match ended:
-        case _Raised(error=asyncio.CancelledError() as error) if task and task.cancelling() > cancelled_before:
-            raise error
-        case _:
-            return late(tool, timeout, cancelled=True) if limit.is_over else ended
+    if isinstance(ended, asyncio.CancelledError) and task and task.cancelling() > cancelled_before:
+        raise ended
+    return late(tool, timeout, cancelled=True) if limit.is_over else ended
 
 
 async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
@@ -159,7 +152,7 @@ async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
         value: object = await returned if inspect.isawaitable(returned) else returned
         return await looked_through(partial(_succeeded, value), value)
     except BaseException as error:
-        return _Raised(error)
+        return error
 
 
 async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | ToolTimedOut:
@@ -171,12 +164,12 @@ async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: floa
                 raise TypeError(f"tool {tool.name!r} returned a coroutine: declare it with `async def`")
             return _succeeded(returned)
         except BaseException as error:
-            return _Raised(error)
+            return error
 
     try:
         future = run_in_thread(call, name=f"steptrail-tool-{tool.name}")
     except RuntimeError as error:
-        return _Raised(error)
+        return error
     await asyncio.wait({future}, timeout=timeout)
     return future.result() if future.done() else late(tool, timeout, cancelled=False)
 

@@ -15,7 +15,7 @@ from pydantic.errors import PydanticErrorMixin
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
-from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.docstring import parameter_docs
 from steptrail.runtime.agent.stored_types import BareSchema
@@ -100,11 +100,16 @@ def parameters_of(function: Callable[..., object], namespace: Mapping[str, objec
 def schema_of_model(model: type[BaseModel], label: str) -> dict[str, JsonValue]:
     """Return the schema of the arguments that are a model. Raises `ConfigurationError` for one that is no object."""
     try:
-        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=BareSchema)))
+        schema = _bare(model)
     except Exception as error:  # types bring code of their own, which may raise anything
         raise ConfigurationError(f"the parameters of {label} have no JSON schema: {_message(error)}") from error
     if schema.get("type") != "object":
         raise ConfigurationError(f"the parameters of {label} are no object: give a model with named fields")
+    return schema
+
+
+def _bare(model: type[BaseModel]) -> dict[str, JsonValue]:
+    schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=BareSchema)))
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return schema
@@ -174,13 +179,10 @@ def _schema(
     hints: Mapping[str, tuple[object, inspect.Parameter]],
 ) -> dict[str, JsonValue]:
     try:
-        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=BareSchema)))
-    except NotStorable as error:
-        raise ConfigurationError(f"the parameters of tool function {label!r} have no JSON schema: {error}") from error
+        schema = _bare(model)
     except Exception as error:  # as above
         raise _unsupported(label, hints, error) from error
-    schema.pop("title", None)
-    properties = cast(dict[str, dict[str, JsonValue]], schema.setdefault("properties", {}))
+    properties = cast(dict[str, dict[str, JsonValue]], schema["properties"])
     for name, text in docs.items():
         properties[name].setdefault("description", text)
     return schema

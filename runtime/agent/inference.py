@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
@@ -51,7 +50,9 @@ class Inference:
     async def call(self, due: CallModel) -> None:
         """Call the model and record the reply, the failure, or that it was cut off."""
         journal = self._journal
-        request = self._request(due.deadline)
+        state = journal.peek()
+        recorded = state.agent or self._agent.snapshot
+        request = self.requests.started(state, recorded, timeout=within(due.deadline, state.as_of))
         if due.deadline is not None and request.timeout == 0:
             # The deadline came while the events before the call were stored.
             journal.record(model_interrupted(due.deadline))
@@ -72,14 +73,13 @@ class Inference:
         """Return what shows the pieces of a reply, and the answer as far as it is written, to a watcher."""
         state = self._journal.peek()
         step = state.fold.step
-        delta = partial(
-            ReplyDelta,
-            session_id=state.agent_id,
-            execution_id=state.execution_id or "",
-            step=state.open_step or 0,
-            attempt=step.inference_attempt if step is not None else 1,
-        )
-        answer = self._answer(request, watcher, delta)
+        place: dict[str, Any] = {
+            "session_id": state.agent_id,
+            "execution_id": state.execution_id or "",
+            "step": state.open_step or 0,
+            "attempt": step.inference_attempt if step is not None else 1,
+        }
+        delta, answer = partial(ReplyDelta, **place), self._answer(request, watcher, partial(OutputPartial, **place))
 
         def show(piece: ModelDelta | None) -> None:
             if piece is None:
@@ -94,18 +94,14 @@ class Inference:
         return show
 
     def _answer(
-        self, request: ModelRequest, watcher: OnUpdate, delta: Callable[[], ReplyDelta]
+        self, request: ModelRequest, watcher: OnUpdate, partial_of: Callable[..., OutputPartial]
     ) -> "PartialOutput | None":
         """Return the reader of an answer that comes as text; None when the call asks for no such answer."""
         if request.output is None or request.output_mode is OutputMode.TOOL:
             return None
-        of = delta()
 
         def show(value: JsonValue) -> None:
-            place = OutputPartial(
-                session_id=of.session_id, execution_id=of.execution_id, step=of.step, attempt=of.attempt, partial=value
-            )
-            tell(watcher, place)
+            tell(watcher, partial_of(partial=value))
 
         return PartialOutput(request.output, asyncio.get_running_loop().time, show)
 
@@ -132,11 +128,6 @@ class Inference:
                 self._failed(error, due, began, request, expired=False)
             else:
                 self._journal.record(InferenceCompleted(reply=reply, duration_seconds=self._since(began)))
-
-    def _request(self, deadline: Deadline | None) -> ModelRequest:
-        state = self._journal.peek()
-        recorded = state.agent or self._agent.snapshot
-        return self.requests.started(state, recorded, timeout=within(deadline, state.as_of))
 
     def _failed(self, error: Exception, due: CallModel, began: int, request: ModelRequest, *, expired: bool) -> None:
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)

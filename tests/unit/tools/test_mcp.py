@@ -90,7 +90,7 @@ def test_two_tools_that_get_one_name_are_refused_until_one_is_named() -> None:
 
 def test_two_tools_of_one_name_are_refused_but_not_one_that_is_on_two_pages() -> None:
     other = Tool(name="a", description="Another.", input_schema=SCHEMA)
-    with pytest.raises(ConfigurationError, match="the MCP server 's' has two tools 'a'"):
+    with pytest.raises(ConfigurationError, match="the MCP server 's': its tool 'a' is listed twice"):
         specs_of("s", [*listed("a"), other], Selection())
     assert list(specs_of("s", [*listed("a", "b"), other], Selection(exclude=frozenset({"a"})))) == ["b"]
     assert list(specs_of("s", [*listed("a", "b"), *listed("a")], Selection())) == ["a", "b"]
