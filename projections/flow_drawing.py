@@ -8,6 +8,8 @@ from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.camel_form import camel_fields
 
+_MOST_LETTERS = 40
+
 NodeMark = Literal["untouched", "open", "waiting", "ran", "tolerated", "skipped", "failed", "cancelled"]
 """The fate of a node: of several visits, that of the newest."""
 
@@ -30,6 +32,16 @@ class DrawnNode:
     tries: int = 0
     waits: int = 0
     errors_of_items: int = 0
+
+    @property
+    def shown_id(self) -> str:
+        """The id, cut if it is long."""
+        return self.id if len(self.id) <= _MOST_LETTERS else f"{self.id[: _MOST_LETTERS - 1]}…"
+
+    @property
+    def said(self) -> str:
+        """The words that stand in the node: what became of it, and nothing of one that was not reached."""
+        return "" if self.mark == "untouched" else self.words()
 
     def words(self) -> str:
         """Return what became of the node, in words."""
@@ -56,6 +68,12 @@ class DrawnEdge:
     loop: bool
     taken: int = 0
 
+    @property
+    def said(self) -> str:
+        """The words beside the edge: when it is taken, if that is not the usual, and how often, if more than once."""
+        said = [self.when.value] * (self.when is not EdgeWhen.DONE) + [f"{self.taken}x"] * (self.taken > 1)
+        return ", ".join(said)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnFlow:
@@ -74,12 +92,11 @@ class DrawnFlow:
         numbers = {node.id: f"n{number}" for number, node in enumerate(self.nodes)}
         lines = ["flowchart TD"]
         for node in self.nodes:
-            said = "" if node.mark == "untouched" else f"<br/>{node.words()}"
+            said = f"<br/>{node.said}" if node.said else ""
             lines.append(f'    {numbers[node.id]}["{node.id}<br/>{node.kind}{said}"]:::{node.mark}')
         for edge in self.edges:
             arrow = "-.->" if edge.loop else "==>" if edge.taken else "-->"
-            about = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [_times(edge.taken)] * (edge.taken > 1)
-            label = f'|"{", ".join(about)}"|' if about else ""
+            label = f'|"{edge.said}"|' if edge.said else ""
             lines.append(f"    {numbers[edge.source]} {arrow}{label} {numbers[edge.target]}")
         marks: list[NodeMark] = sorted({node.mark for node in self.nodes})
         return "\n".join([*lines, *(f"    classDef {mark} {_style(mark)}" for mark in marks)]) + "\n"

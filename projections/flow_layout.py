@@ -14,7 +14,6 @@ _BETWEEN, _BESIDE = 54.0, 26.0
 _SWEEPS = 12
 MOST_BENDS = 20_000
 """Places of edges between nodes. Beyond that an edge is drawn straight, and may cross nodes."""
-_MOST_LETTERS = 40
 
 Spot: TypeAlias = str | tuple[int, int]
 """A node, or an edge by its number in the layer that it passes."""
@@ -23,8 +22,10 @@ Spot: TypeAlias = str | tuple[int, int]
 class Layout:
     """The places of the nodes and edges. `layers` are the spots of each layer, from left to right.
 
-    `size` is the width and the height of the picture.
+    `size` is the width and the height of the picture, `node_height` that of a node.
     """
+
+    node_height = HEIGHT
 
     def __init__(self, drawn: DrawnFlow) -> None:
         self._widths: dict[Spot, float] = {node.id: _width(node) for node in drawn.nodes}
@@ -137,13 +138,8 @@ class Layout:
         return max(self._right[first : last + 1]) + 26.0 + 14.0 * self._loops[edge]
 
 
-def shown_id(node: DrawnNode) -> str:
-    """Return the id of a node, cut if it is long."""
-    return node.id if len(node.id) <= _MOST_LETTERS else f"{node.id[: _MOST_LETTERS - 1]}…"
-
-
 def _width(node: DrawnNode) -> float:
-    return max(96.0, sum(map(_letter, shown_id(node))) + 24, 6.4 * len(node.words()) + 24)
+    return max(96.0, sum(map(_letter, node.shown_id)) + 24, 6.4 * len(node.words()) + 24)
 
 
 def _letter(letter: str) -> float:

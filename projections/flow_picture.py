@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from html import escape
 
-from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.projections.flow_drawing import COLOURS, DrawnEdge, DrawnFlow, DrawnNode
-from steptrail.projections.flow_layout import HEIGHT, Layout, shown_id
+from steptrail.projections.flow_layout import HEIGHT, Layout
 
 
 def picture(drawn: DrawnFlow) -> str:
@@ -30,13 +29,12 @@ def picture(drawn: DrawnFlow) -> str:
 def _node(layout: Layout, node: DrawnNode) -> Iterator[str]:
     fill, line, colour = COLOURS[node.mark]
     x, y, width = *layout.place(node.id), layout.width(node.id)
-    said = "" if node.mark == "untouched" else node.words()
     yield f"<g><title>{_plain(node.id)}: {_plain(node.words())}</title>"
     yield f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{HEIGHT:.0f}" rx="7" fill="{fill}" '
     yield f'stroke="{line}" stroke-width="1.5"/><g fill="{colour}">'
-    yield f'<text x="{x:.1f}" y="{y + 17:.1f}" font-weight="600">{_plain(shown_id(node))}</text>'
+    yield f'<text x="{x:.1f}" y="{y + 17:.1f}" font-weight="600">{_plain(node.shown_id)}</text>'
     yield f'<text x="{x:.1f}" y="{y + 30:.1f}" font-size="10">{_plain(node.kind)}</text>'
-    yield f'<text x="{x:.1f}" y="{y + 43:.1f}" font-size="10">{_plain(said)}</text></g></g>'
+    yield f'<text x="{x:.1f}" y="{y + 43:.1f}" font-size="10">{_plain(node.said)}</text></g></g>'
 
 
 def _edge(layout: Layout, number: int, edge: DrawnEdge) -> Iterator[str]:
@@ -44,10 +42,9 @@ def _edge(layout: Layout, number: int, edge: DrawnEdge) -> Iterator[str]:
     style += ' stroke-dasharray="5 4"' if edge.loop else ""
     way, x, y = layout.way(number)
     yield f'<path d="{way}" fill="none" stroke="#666" stroke-linejoin="round" {style} marker-end="url(#tip)"/>'
-    said = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [f"{edge.taken}x"] * (edge.taken > 1)
-    if said:
+    if edge.said:
         yield f'<text x="{x:.1f}" y="{y:.1f}" fill="#444" font-size="11" stroke="#fff" stroke-width="4" '
-        yield f'paint-order="stroke">{", ".join(said)}</text>'
+        yield f'paint-order="stroke">{edge.said}</text>'
 
 
 def _plain(text: str) -> str:
