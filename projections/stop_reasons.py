@@ -1,9 +1,11 @@
 """Stop reasons from a stored stream: how every execution of a session ended, and who decided it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, ExecutionStarted
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
@@ -23,25 +25,32 @@ class ExecutionStop:
     answered: bool
 
 
+def executions_in(
+    records: Iterable[Recorded[Any]], *begins: type[Event]
+) -> Iterator[tuple[str, Recorded[ExecutionFinished] | None]]:
+    """Yield each execution with its end, None for one that is open, given the classes of events that begin one."""
+    execution: str | None = None
+    for record in records:
+        if type(record.event) in begins:
+            execution = record.event.execution_id
+        elif isinstance(record.event, ExecutionFinished) and execution is not None:
+            yield execution, record
+            execution = None
+    if execution is not None:
+        yield execution, None
+
+
 def project_stop_reasons(records: Iterable[Recorded[AgentEvent]]) -> tuple[ExecutionStop, ...]:
     """Return the ends of the executions that have ended, in order."""
-    stops: list[ExecutionStop] = []
-    execution = ""
-    for record in records:
-        match record.event:
-            case ExecutionStarted(execution_id=started):
-                execution = started
-            case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
-                stops.append(
-                    ExecutionStop(
-                        execution_id=execution,
-                        version=record.version,
-                        status=status,
-                        stop_reason=reason,
-                        resolved_by=by,
-                        answered=answered,
-                    )
-                )
-            case _:
-                pass
-    return tuple(stops)
+    return tuple(
+        ExecutionStop(
+            execution_id=execution,
+            version=end.version,
+            status=end.event.status,
+            stop_reason=end.event.stop_reason,
+            resolved_by=end.event.resolved_by,
+            answered=end.event.answered,
+        )
+        for execution, end in executions_in(records, ExecutionStarted)
+        if end is not None
+    )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptrail.domain.agent.deciding_error import deciding_error
+from steptrail.domain.agent.events import ExecutionStarted
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.base import full_form
@@ -13,9 +14,8 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.results import result_data
-from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
-from steptrail.projections.rendering import asked_for, error_data, error_lines, since_text
-from steptrail.projections.stop_reasons import project_stop_reasons
+from steptrail.interfaces.cli.states import EXECUTION_HEADS, executions_of, print_head, print_lines
+from steptrail.projections.rendering import error_data, error_lines
 from steptrail.runtime.agent.result import RunResult
 
 _CUT = 100
@@ -33,13 +33,8 @@ def agent_state_data(state: AgentState, records: Sequence[Recorded[Any]]) -> dic
         "updatedAt": state.updated_at.isoformat(),
         "metadata": dict(state.metadata),
         "executions": [
-            {
-                "executionId": stop.execution_id,
-                "status": stop.status.value,
-                "stopReason": stop.stop_reason.value,
-                "answered": stop.answered,
-            }
-            for stop in project_stop_reasons(records)
+            {**each.to_dict(), "answered": each.end is not None and each.end.answered}
+            for each in executions_of(state, records, ExecutionStarted)
         ],
         "stepList": [_step_data(step) for step in state.steps],
         "openStep": state.open_step,
@@ -76,37 +71,23 @@ def _call_data(call: ToolExecution) -> dict[str, JsonValue]:
 def print_agent_state(output: Output, state: AgentState, records: Sequence[Recorded[Any]]) -> None:
     """Print the state; `records` are its events of `STOP_REASON_TYPES`."""
     reason = f" ({state.stop_reason.value})" if state.stop_reason else ""
-    output.line(f"session  {state.agent_id}")
-    output.line(f"agent    {one_line(state.name)}")
-    output.line(f"status   {state.status.value}{reason}, {state.phase.value} at version {state.version}")
-    output.line(f"started  {clock_time(state.fold.created_at)} UTC")
-    output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
-    for what, asked in asked_for(state):
-        output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
-    cost = f"{state.cost}, " if state.cost is not None else ""
-    output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
-
-    rows = [
-        [
-            stop.execution_id,
-            stop.status.value,
-            how_it_stopped(stop.stop_reason, answered=stop.answered),
-            stop.resolved_by,
-        ]
-        for stop in project_stop_reasons(records)
-    ]
-    if state.execution_id is not None and state.is_open:
-        rows.append([state.execution_id, state.status.value, "", ""])
-    output.section("executions", ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY"], rows)
-    _section(output, f"steps of {state.execution_id}", is_any=bool(state.steps or state.open_step))
-    output.lines(_steps(state))
-    _section(output, "messages", is_any=bool(state.messages))
-    output.lines(_messages(state))
-    _print_votes(output, state)
+    names = [("session", state.agent_id), ("agent", state.name)]
+    status = f"{state.status.value}{reason}, {state.phase.value}"
+    print_head(output, state, names, status=status, seconds=state.cumulative_execution_seconds)
+    executions = executions_of(state, records, ExecutionStarted)
+    output.section("executions", EXECUTION_HEADS, [each.cells() for each in executions])
+    if state.steps or state.open_step:
+        print_lines(output, f"steps of {state.execution_id}", [*_steps(state)])
+    if state.messages:
+        print_lines(output, "messages", [*_messages(state)])
+    if (outcome := state.last_continuation_outcome) is not None:
+        decision = "go on" if outcome.should_continue else f"stop ({outcome.stop_reason.value})"
+        votes = [[vote.criterion_class, vote.decision.value, vote.reason] for vote in outcome.evaluations]
+        title = f"last decision: {decision}, by {outcome.resolved_by}"
+        output.section(title, ["CRITERION", "VOTE", "REASON"], votes)
     if (failed := _last_error(state)) is not None:
-        _section(output, "last error", is_any=True)
-        for what, text in error_lines(failed.error, failed.tool_name):
-            output.line(f"  {what:<9} {one_line(text)}")
+        lines = error_lines(failed.error, failed.tool_name)
+        print_lines(output, "last error", [f"{what:<9} {one_line(text)}" for what, text in lines])
 
 
 def _last_error(state: AgentState) -> StepError | None:
@@ -115,32 +96,16 @@ def _last_error(state: AgentState) -> StepError | None:
     return deciding_error(state) or next(newest, None)
 
 
-def _print_votes(output: Output, state: AgentState) -> None:
-    outcome = state.last_continuation_outcome
-    if outcome is None:
-        return
-    decision = "go on" if outcome.should_continue else f"stop ({outcome.stop_reason.value})"
-    _section(output, f"last decision: {decision}, by {outcome.resolved_by}", is_any=True)
-    rows = [[vote.criterion_class, vote.decision.value, vote.reason] for vote in outcome.evaluations]
-    output.table(["CRITERION", "VOTE", "REASON"], rows, indent="  ")
-
-
-def _section(output: Output, title: str, *, is_any: bool) -> None:
-    if is_any:
-        output.line()
-        output.line(title)
-
-
 def _steps(state: AgentState) -> Iterator[str]:
     for step in state.steps:
         said = step.finish_reason.value if step.finish_reason else "no reply"
-        yield f"  step {step.number}  {step.duration_seconds:.2f} s, {step.usage.total} tokens, {said}"
+        yield f"step {step.number}  {step.duration_seconds:.2f} s, {step.usage.total} tokens, {said}"
         yield from map(_call, step.tool_executions)
         for error in step.errors:
             if error.tool_name is None:
-                yield f"    {error.error.type.value} error: {one_line(str(error.error), _CUT)}"
+                yield f"  {error.error.type.value} error: {one_line(str(error.error), _CUT)}"
     if state.open_step is not None:
-        yield f"  step {state.open_step}  open"
+        yield f"step {state.open_step}  open"
         yield from map(_call, state.tool_executions)
 
 
@@ -148,14 +113,14 @@ def _call(call: ToolExecution) -> str:
     said = str(call.error) if call.error else call.text or ""
     told = f": {one_line(said, _CUT)}" if said else ""
     effect = f" [{call.effect_id}]" if call.effect_id else ""
-    return f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}"
+    return f"  {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}"
 
 
 def _messages(state: AgentState) -> Iterator[str]:
     for message in state.messages:
-        yield f"  {message.role.value:<9} {_message(message)}".rstrip()
+        yield f"{message.role.value:<9} {_message(message)}".rstrip()
         for source in _sources(message):
-            yield f"  {'':<9} {source}"
+            yield f"{'':<9} {source}"
 
 
 def _sources(message: Message) -> list[str]:

@@ -14,8 +14,14 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.flow_results import error_text, flow_result_data, flow_status
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.summaries import clock_time
-from steptrail.projections.rendering import asked_for, error_lines, since_text
+from steptrail.interfaces.cli.states import (
+    EXECUTION_HEADS,
+    ShownExecution,
+    executions_of,
+    print_head,
+    print_lines,
+)
+from steptrail.projections.rendering import error_lines
 from steptrail.runtime.flow.result import FlowResult
 
 TYPES = (FlowStarted.TYPE, FlowRetried.TYPE, ExecutionFinished.TYPE)
@@ -35,13 +41,7 @@ def flow_state_data(state: FlowState, records: Sequence[Recorded[Any]]) -> dict[
         "updatedAt": to_datetime(state.fold.updated_at).isoformat(),
         "metadata": dict(state.metadata),
         "executions": [
-            {
-                "executionId": execution,
-                "status": end.status.value if end is not None else state.status.value,
-                "stopReason": end.stop_reason.value if end is not None else None,
-                "recordedErrors": end.recorded_errors if end is not None else len(state.errors),
-            }
-            for execution, end in _executions(records)
+            {**each.to_dict(), "recordedErrors": _recorded_errors(each, state)} for each in _executions(state, records)
         ],
         "nodes": [{"id": node.id, "kind": _kind(node), "visits": visits.get(node.id, 0)} for node in nodes],
         "lastError": None if (failed := _last_error(state)) is None else full_form(failed),
@@ -55,35 +55,28 @@ def flow_state_data(state: FlowState, records: Sequence[Recorded[Any]]) -> dict[
 def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorded[Any]]) -> None:
     """Print the state; `records` are its events of `TYPES`."""
     reason = f" ({state.stop_reason.value})" if state.stop_reason else ""
-    output.line(f"run      {state.flow_id}")
-    output.line(f"workflow {one_line(state.name)}")
-    output.line(f"status   {flow_status(state)}{reason}, {state.phase.value} at version {state.version}")
-    output.line(f"started  {clock_time(state.fold.created_at)} UTC")
-    output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
-    result = FlowResult(state)
-    for error in result.errors:
-        output.line(f"recorded {error_text(error)}")
-    for what, asked in asked_for(state):
-        output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
-    cost = f"{state.cost}, " if state.cost is not None else ""
-    output.line(f"spent    {state.usage.total} tokens, {cost}{state.active_seconds:.2f} s active")
-    ended = [
-        [execution, end.status.value, end.stop_reason.value, end.resolved_by, str(end.recorded_errors)]
-        if end is not None
-        else [execution, state.status.value, "", "", str(len(state.errors))]
-        for execution, end in _executions(records)
-    ]
-    output.section("executions", ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY", "ERRORS"], ended)
+    names = [("run", state.flow_id), ("workflow", state.name)]
+    status = f"{flow_status(state)}{reason}, {state.phase.value}"
+    recorded = [*map(error_text, FlowResult(state).errors)]
+    print_head(output, state, names, status=status, seconds=state.active_seconds, recorded=recorded)
+    rows = [[*each.cells(), str(_recorded_errors(each, state))] for each in _executions(state, records)]
+    output.section("executions", [*EXECUTION_HEADS, "ERRORS"], rows)
     output.section(f"nodes of {state.execution_id}", ["NODE", "KIND", "VISITS", "OPEN"], _nodes(state))
     given = state.envelope.vars.items()
     values = [[name, one_line(json.dumps(value, ensure_ascii=False), _CUT)] for name, value in given]
     output.section("variables", ["NAME", "VALUE"], values)
     if (failed := _last_error(state)) is not None:
-        output.line()
-        output.line("last error")
-        output.line(f"  {'node':<9} {error_text(failed)}")
-        for what, text in error_lines(failed.error) if failed.error is not None else ():
-            output.line(f"  {what:<9} {one_line(text)}")
+        known = error_lines(failed.error) if failed.error is not None else ()
+        lines = [("node", error_text(failed)), *known]
+        print_lines(output, "last error", [f"{what:<9} {one_line(text)}" for what, text in lines])
+
+
+def _executions(state: FlowState, records: Sequence[Recorded[Any]]) -> Iterator[ShownExecution]:
+    return executions_of(state, records, FlowStarted, FlowRetried)
+
+
+def _recorded_errors(execution: ShownExecution, state: FlowState) -> int:
+    return len(state.errors) if execution.end is None else execution.end.recorded_errors
 
 
 def _last_error(state: FlowState) -> NodeError | None:
@@ -102,19 +95,3 @@ def _nodes(state: FlowState) -> list[list[str]]:
 
 def _kind(node: Any) -> str:
     return str(node.__struct_config__.tag)
-
-
-def _executions(records: Sequence[Recorded[Any]]) -> Iterator[tuple[str, ExecutionFinished | None]]:
-    """Yield each execution with its end, None for one that is open."""
-    execution: str | None = None
-    for record in records:
-        match record.event:
-            case FlowStarted(execution_id=started) | FlowRetried(execution_id=started):
-                execution = started
-            case ExecutionFinished() as end if execution is not None:
-                yield execution, end
-                execution = None
-            case _:
-                pass
-    if execution is not None:
-        yield execution, None

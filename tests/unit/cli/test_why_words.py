@@ -153,6 +153,14 @@ def test_an_open_question_says_since_when_and_until_when_it_waits(typed: Type) -
     assert wait["kind"] == "approval"
 
 
+def test_show_lists_the_execution_that_is_open(typed: Type) -> None:
+    ran(builder(call("pay", cents=5)))
+    lines = typed("show", "s").lines
+    assert lines[lines.index("executions") + 2].split() == ["s:1", "waiting"]
+    open_one = {"executionId": "s:1", "status": "waiting", "stopReason": None, "answered": False}
+    assert typed("show", "s", "--json").json["executions"] == [open_one]
+
+
 @pytest.mark.acceptance("8.5-2")
 def test_who_paused_why_and_since_when_is_told(typed: Type) -> None:
     ran(builder(call("pay", cents=5)))
