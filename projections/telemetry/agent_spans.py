@@ -71,6 +71,7 @@ class AgentSpans:
                 if event.limits is not None:
                     self._prices = event.limits.prices
                 spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
+                spans.go_on_waiting(version, at)
             case stored.ContinuationEvaluated():
                 about: dict[str, Attribute] = {
                     Own.DECISION: event.decision.value,
@@ -81,6 +82,7 @@ class AgentSpans:
                 }
                 if not event.should_continue:
                     about[Own.STOP_REASON] = event.stop_reason.value
+                    spans.end_wait(at, "stop")  # the guards have ended the run in the middle of it
                 spans.event(Own.DECISION, at, about)
             case stored.RetryScheduled():
                 spans.event(Own.RETRY, at, {Name.ERROR_TYPE: event.error_type.value, Own.FAILURES: event.failures})

@@ -47,10 +47,10 @@ class FlowSpans:
                 self._unfinished.clear()
                 spans.begin_execution(event.execution_id)
                 if event.worker is not None:
-                    given = self._told(Own.INPUT, event.input)
-                    about = {**self._segment(event.segment), **given}
+                    about = self._segment(event.segment) | self._told(Own.INPUT, event.input)
                     spans.begin_segment(self.name, version, at, about, event.context)
             case stored.FlowResumed():
+                # A run that was paused in a wait is at work now, and waits anew if it has to.
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
             case stored.FlowRetried():
                 spans.begin_execution(event.execution_id, goes_on=True)
@@ -59,9 +59,6 @@ class FlowSpans:
                 for number in event.visits:
                     if (visit := self._unfinished.get(number)) is not None:
                         self._begin_visit(*visit, version, at)
-            case stored.ExecutionPaused():
-                # A run that was paused in a wait is at work when it goes on, and waits anew if it has to.
-                spans.end_wait(at, "paused")
             case stored.LimitReached():
                 spans.event(Own.LIMIT, at, {Own.LIMIT: event.limit, Own.NODE: event.node or ""})
             case _:

@@ -67,6 +67,7 @@ class SpanFold:
                 spans.below(parent)
             case ExecutionPaused():
                 spans.end_segment(at)
+                spans.pause_wait(at)
             case WaitStarted(kind=kind):
                 spans.begin_wait(kind, version, at)
             case WaitEnded(reason=reason):

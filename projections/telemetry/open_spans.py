@@ -69,6 +69,7 @@ class OpenSpans:
         self._parts: dict[str, _OpenPart] = {}
         self._tries: dict[str, _OpenSpan] = {}
         self._wait: _OpenSpan | None = None
+        self._paused_wait = ""
         self._alive = 0
         self._ended: list[Span] = []
 
@@ -195,8 +196,20 @@ class OpenSpans:
         parent = self._parent("step")
         self._wait = self._made(f"wait {kind}", version, at, parent, {Own.WAIT: kind}, start=f"wait {version}")
 
+    def pause_wait(self, at: int) -> None:
+        """End the wait that is open for the time of a pause, which is no part of it."""
+        kind = self._paused_wait if self._wait is None else str(self._wait.attributes[Own.WAIT])
+        self.end_wait(at, "paused")
+        self._paused_wait = kind
+
+    def go_on_waiting(self, version: int, at: int) -> None:
+        """Begin the wait again that a pause has come into and that is not over."""
+        if self._paused_wait:
+            self.begin_wait(self._paused_wait, version, at)
+
     def end_wait(self, at: int, reason: str) -> None:
-        """End the wait that is open, if there is one."""
+        """End the wait that is open, or that a pause has come into, if there is one."""
+        self._paused_wait = ""
         if self._wait is not None:
             self._wait.attributes[Own.STATUS] = reason
             self._end(self._wait, at)

@@ -10,21 +10,26 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     InferenceStarted,
     ToolExecutionStarted,
-    WaitStarted,
 )
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.projections.runs_view.tables import RESTS
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.projections.telemetry.fold import SpanFold
 from steptrail.projections.telemetry.span import Span
 from steptrail.testing.scenario import SECOND, START
 from tests.golden import flows
 from tests.harness.canaries import CANARY, NUMBER, with_canaries
+from tests.harness.projecting import entries, projected
 from tests.harness.spans import hold_together, spans_of
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 from tests.properties.stored_values import EVENTS
 
 STREAM = f"agent:{SESSION}"
+WAIT = "steptrail.wait"
+NO_WAITS = {"pause", "crash", "worker"}
+"""The kinds of rests that are no waits."""
 RUNS = [(f"flow:{path.stem}", flows.read(path)) for path in sorted(flows.FOLDER.glob("*.jsonl"))]
 
 
@@ -75,14 +80,15 @@ def test_a_workflow_has_the_same_spans_however_its_log_is_cut_repeated_or_forgot
 def test_every_span_is_told_once_and_begins_where_the_log_says(life: Life) -> None:
     spans = spans_of(STREAM, life.committed)
     hold_together(spans)
-    begun = {
-        "chat": InferenceStarted,
-        "execute_tool": ToolExecutionStarted,
-        "wait": WaitStarted,
-    }
+    begun = {"chat": InferenceStarted, "execute_tool": ToolExecutionStarted}
     for word, kind in begun.items():
         starts = [record.at for record in life.committed if isinstance(record.event, kind)]
         assert sorted(span.start for span in spans if span.name.split()[0] == word) == sorted(starts)
+    waits = [(about[WAIT], span.start, span.end) for span in spans if WAIT in (about := span.attributes)]
+    tables = projected(RunsView(), entries(STREAM, life.committed))
+    rests = [(row["kind"], row["started_at"], row["ended_at"]) for row in tables.of(RESTS)]
+    over = [rest for rest in rests if rest[0] not in NO_WAITS and rest[2] is not None]
+    assert sorted(waits, key=str) == sorted(over, key=str)
     segments = [span for span in spans if span.name.startswith("invoke_agent ")]
     opened = [each.event for each in life.committed if isinstance(each.event, ExecutionStarted | ExecutionResumed)]
     assert len(segments) >= sum(isinstance(event, ExecutionResumed) or event.worker is not None for event in opened)

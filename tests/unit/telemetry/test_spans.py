@@ -10,6 +10,7 @@ from steptrail.domain.agent.events import (
     ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
+    PauseLifted,
     WaitStarted,
 )
 from steptrail.domain.flow.events import FlowResumed, FlowRetried, NodeOpened
@@ -198,6 +199,19 @@ END = ExecutionFinished(status=ExecutionStatus.STOPPED, stop_reason=StopReason.U
 
 def ended(log: list[Recorded[Any]]) -> Recorded[Any]:
     return Recorded(log[-1].version + 1, log[-1].at + 10**6, END)
+
+
+def test_a_wait_of_an_agent_ends_with_the_pause_in_it_and_goes_on_after_it() -> None:
+    log = agent("settled")
+    begun = next(place for place, each in enumerate(log) if isinstance(each.event, WaitStarted)) + 1
+    back = next(each.event for each in log if isinstance(each.event, ExecutionResumed))
+    events = [each.event for each in log]
+    paused = ExecutionPaused(by="ana", step_seconds=0.0)
+    later = [*events[:begun], paused, PauseLifted(by="ana"), paused, back, *events[begun:]]
+    seconds = [Recorded(at, at * 10**6, event) for at, event in enumerate(later, 1)]
+    waits = [span for span in spans_of("agent:a", seconds) if "steptrail.wait" in span.attributes]
+    assert [(span.start // 10**6 - begun, span.end // 10**6 - begun) for span in waits] == [(0, 1), (4, 6)]
+    assert [span.attributes["steptrail.status"] for span in waits] == ["paused", "settled"]
 
 
 def test_a_wait_of_a_workflow_ends_with_the_pause_in_it_because_the_run_waits_anew_afterwards() -> None:
