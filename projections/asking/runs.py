@@ -99,19 +99,30 @@ class RunCount(AnswerPart, frozen=True, kw_only=True):
         return f"{self.runs:,}{'+' if self.is_more else ''}"
 
 
+def in_units(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns in the units that people read, under the names that these have in answers and in views.
+
+    Microseconds become seconds, 10^-9 dollars become dollars, and the five kinds of tokens are `tokens` together.
+    """
+    told: dict[str, Any] = {"tokens": {name.removeprefix("tokens_"): columns[name] for name in TOKENS}}
+    for name, value in columns.items():
+        if name.endswith("_us"):
+            told[f"{name.removesuffix('_us')}_seconds"] = value / 1e6
+        elif name.endswith("_nanos"):
+            told[f"{name.removesuffix('_nanos')}_usd"] = None if value is None else value / 10**9
+        elif name not in TOKENS:
+            told[name] = value
+    return told
+
+
 def run_row(found: Sequence[Any]) -> RunRow:
     """Return the run of a row of `RUN_COLUMNS`."""
-    row: dict[str, Any] = dict(zip(RUN_COLUMNS, found, strict=True))
-    for name in ("active", "wall", "idle", "people"):
-        row[f"{name}_seconds"] = row.pop(f"{name}_us") / 1e6
+    row = in_units(dict(zip(RUN_COLUMNS, found, strict=True)))
     for name in ("answered", "is_unpriced"):
         row[name] = bool(row[name])
-    nanos, ended_at = row.pop("cost_nanos"), row.pop("ended_at")
-    row["cost_usd"] = None if nanos is None else nanos / 10**9
-    row["started_at"] = to_datetime(row["started_at"])
-    row["ended_at"] = None if ended_at is None else to_datetime(ended_at)
-    tokens = {name.removeprefix("tokens_"): row.pop(name) for name in TOKENS}
-    return RunRow(tokens=tokens, **row)
+    for name in ("started_at", "ended_at"):
+        row[name] = None if row[name] is None else to_datetime(row[name])
+    return RunRow(**row)
 
 
 def page_of_runs(found: Sequence[Sequence[Any]], order: RunOrder, limit: int) -> tuple[Sequence[RunRow], str | None]:

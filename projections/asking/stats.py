@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from steptrail.domain.instants import Datetime, to_datetime
-from steptrail.projections.asking.runs import AnswerPart
+from steptrail.projections.asking.runs import AnswerPart, in_units
 from steptrail.projections.asking.statements import Period, Questions, Statement
 from steptrail.projections.runs_view.spread import middle_of
 from steptrail.projections.runs_view.sums import RUNS_DAILY, SPREAD_MEASURES
@@ -286,24 +286,10 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
             spread[measure][bucket] += count
     return Group(
         by=by,
-        runs=sums["runs"],
         stop_reasons=_most_first(stop_reasons),
         statuses=_most_first(statuses),
-        steps=sums["steps"],
-        tool_calls=sums["tool_calls"],
-        errors=sums["errors"],
-        retries=sums["retries"],
-        approvals=sums["approvals"],
-        active_seconds=sums["active_us"] / 1e6,
-        wall_seconds=sums["wall_us"] / 1e6,
-        idle_seconds=sums["idle_us"] / 1e6,
-        people_seconds=sums["people_us"] / 1e6,
-        tokens=_tokens([sums[name] for name in TOKENS]),
-        wasted_tokens=sums["wasted_tokens"],
-        cost_usd=sums["cost_nanos"] / 10**9,
-        wasted_usd=sums["wasted_nanos"] / 10**9,
-        unpriced_runs=sums["unpriced_runs"],
         percentiles={measure: percentiles(buckets) for measure, buckets in spread.items()},
+        **in_units(sums),
     )
 
 

@@ -38,7 +38,10 @@ _NAMED = (
     _text("kind", "The kind of the stream: `agent` or `flow`."),
     _text("name", "The name of the agent or of the workflow."),
 )
-_OWNER = (_TENANT, *_NAMED)
+_BY_TENANT = (_TENANT, _DAY, *_NAMED)
+"""The first columns of a table in whose key the rows of a tenant lie together, for all days."""
+_BY_DAY = (_DAY, _TENANT, *_NAMED)
+"""Those of the other tables, which are few enough to be looked through for a tenant, or for all."""
 _TOKENS = tuple(_sum(name, f"Tokens of the kind {name.removeprefix('tokens_')}.", "tokens") for name in TOKENS)
 _COST = _sum("cost_nanos", "The cost of what has a price.", "10^-9 dollars")
 
@@ -48,9 +51,7 @@ RUNS_DAILY = _with_totals(
         says="Executions that ended, by how they ended.",
         key=("tenant", "day", "kind", "name", "status", "stop_reason", "answered"),
         columns=(
-            _TENANT,
-            _DAY,
-            *_NAMED,
+            *_BY_TENANT,
             _text("status", "The status with which it ended: completed, failed or stopped."),
             _text("stop_reason", "Why it stopped."),
             Column("answered", ColumnKind.BOOLEAN, "Whether it ended with an answer of its own."),
@@ -81,8 +82,7 @@ MODELS_DAILY = Table(
     says="Model calls of agents that ended.",
     key=("day", "tenant", "kind", "name", "model", "status", "error_type"),
     columns=(
-        _DAY,
-        *_OWNER,
+        *_BY_DAY,
         _text("model", "The model that was asked for."),
         _text("status", "completed, failed or interrupted."),
         _text("error_type", "The class of its error; empty for none."),
@@ -102,9 +102,7 @@ TOOLS_DAILY = _with_totals(
         "The answers are not counted.",
         key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
         columns=(
-            _TENANT,
-            _DAY,
-            *_NAMED,
+            *_BY_TENANT,
             _text("tool", "The tool, or the node."),
             _text("status", "The status with which it ended, as in `tool_calls` or `visits`."),
             _text("error_type", "The class of its error; empty for none."),
@@ -125,7 +123,7 @@ RETRIES_DAILY = Table(
     key=("day", "tenant", "kind", "name", "tool", "error_type"),
     columns=(
         _DAY._replace(says="The day of UTC on which the next try began."),
-        *_OWNER,
+        *_BY_DAY[1:],
         _text("tool", "The tool, or the node."),
         _text("error_type", "The class of the error of the try; empty for none."),
         _sum("tries", "How many there were."),
@@ -141,8 +139,7 @@ FAILURES_DAILY = Table(
     says="Failures by signature.",
     key=("day", "tenant", "kind", "name", "signature"),
     columns=(
-        _DAY,
-        *_OWNER,
+        *_BY_DAY,
         _text("signature", "The signature of the error; see `signatures`."),
         _sum("runs", "Executions that failed because of it."),
         _sum("calls", "Model calls, tool calls and visits of nodes that ended with it."),
@@ -160,9 +157,7 @@ SPREAD_DAILY = _with_totals(
         says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
         key=("tenant", "day", "kind", "name", "bucket"),
         columns=(
-            _TENANT,
-            _DAY,
-            *_NAMED,
+            *_BY_TENANT,
             Column("bucket", ColumnKind.INTEGER, "floor(ln(microseconds) / ln(1.04)); -1 for no time at all."),
             # Beside each other and not one below the other: so a question reads a third of the rows.
             *(_sum(f"{time}_runs", f"How many have their `{time}_seconds` in it.") for time in SPREAD_MEASURES),
@@ -175,7 +170,4 @@ SUMS = (RUNS_DAILY, MODELS_DAILY, TOOLS_DAILY, RETRIES_DAILY, FAILURES_DAILY, SP
 """The tables of sums that the public face shows."""
 
 OF_ALL_TENANTS: Mapping[Table, Table] = {table: table.totals for table in SUMS if table.totals is not None}
-"""A table of sums -> the one without tenants. The key of each begins so that the rows of a tenant lie together.
-
-Those of the other tables are few enough to be looked through for a tenant, or for all.
-"""
+"""A table of sums -> the one without tenants."""
