@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Final, NamedTuple
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.votes import Votes, resolved_votes, take_votes
-from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import LIMITS
 from steptrail.domain.continuation.outcome import ContinuationOutcome
@@ -21,27 +20,12 @@ _AMOUNTS: Final[Mapping[str, tuple[str, str]]] = {
 """Name of a limit -> the keys of the used and of the allowed amount in the context of its votes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelVote:
-    """One vote. `share` is the part of its limit that is used, from 0; None for what is no limit of a number.
-
-    `shadow` is the decision that a criterion in shadow would have taken.
-    """
-
-    criterion: str
-    decision: ContinuationDecision
-    reason: str
-    is_deciding: bool
-    share: float | None = None
-    shadow: ContinuationDecision | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionPanel:
-    """A decision, as it was stored, with its votes in their order."""
+class DecisionPanel(NamedTuple):
+    """A decision, as it was stored, with its votes in their order, and the one of them that decided; None for none."""
 
     taken: Recorded[stored.ContinuationEvaluated]
-    votes: tuple[PanelVote, ...]
+    votes: Votes
+    deciding: ContinuationEvaluation | None
 
 
 @dataclass(slots=True)
@@ -68,7 +52,8 @@ def decision_panel(records: Sequence[Recorded[stored.AgentEvent]], version: int)
             case stored.ContinuationEvaluated() as taken:
                 votes = resolved_votes(ballot, taken.phase)
                 if record.version == version:
-                    return _panel(Recorded(version, record.at, taken), votes)
+                    deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
+                    return DecisionPanel(Recorded(version, record.at, taken), votes, deciding)
                 if taken.phase is not DecisionPhase.RESUME or not taken.should_continue:
                     ballot.decided_votes = votes
             case _:
@@ -76,25 +61,8 @@ def decision_panel(records: Sequence[Recorded[stored.AgentEvent]], version: int)
     return None
 
 
-def _panel(taken: Recorded[stored.ContinuationEvaluated], votes: Votes) -> DecisionPanel:
-    deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
-    return DecisionPanel(
-        taken=taken,
-        votes=tuple(
-            PanelVote(
-                criterion=vote.criterion_class,
-                decision=vote.decision,
-                reason=vote.reason,
-                is_deciding=vote is deciding,
-                share=_share(vote),
-                shadow=vote.shadow,
-            )
-            for vote in votes
-        ),
-    )
-
-
-def _share(vote: ContinuationEvaluation) -> float | None:
+def share_of_limit(vote: ContinuationEvaluation) -> float | None:
+    """Return the part of its limit that is used, from 0, by a vote; None for what is no limit of a number."""
     keys = _AMOUNTS.get(vote.criterion_class)
     if keys is None or not all(key in vote.context for key in keys):
         return None

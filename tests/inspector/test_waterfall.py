@@ -64,7 +64,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.agent_waterfall import agent_waterfall
-from steptrail.projections.decision_panel import decision_panel
+from steptrail.projections.decision_panel import decision_panel, share_of_limit
 from steptrail.projections.flow_waterfall import ends_visit, flow_waterfall
 from steptrail.projections.waterfall import Rest, TimeAxis, Waterfall, WaterfallRow
 from steptrail.testing import call, calls
@@ -461,15 +461,15 @@ def test_a_decision_has_the_votes_that_it_resolved_and_how_near_each_limit_was()
     )
     panel = decision_panel(records, 7)
     assert panel is not None
-    assert [each.criterion for each in panel.votes] == [each.criterion_class for each in votes]
-    assert [each.share for each in panel.votes] == [None, 1.0, 0.25, 0.25, 1.0, None, None, None]
-    assert [each.is_deciding for each in panel.votes] == [False, True, *[False] * 6]
+    assert [each.criterion_class for each in panel.votes] == [each.criterion_class for each in votes]
+    assert [*map(share_of_limit, panel.votes)] == [None, 1.0, 0.25, 0.25, 1.0, None, None, None]
+    assert panel.deciding is panel.votes[1]
     assert panel.votes[2].shadow is ContinuationDecision.FORBID
     taken = panel.taken.event
     assert (taken.step, taken.should_continue, taken.stop_reason.value) == (2, False, "steps_limit")
     first = decision_panel(records, 2)
     assert first is not None
-    assert [each.criterion for each in first.votes] == ["Old"]
+    assert [each.criterion_class for each in first.votes] == ["Old"]
     assert decision_panel(records, 3) is None
 
 
@@ -487,14 +487,11 @@ def test_the_votes_of_hooks_wait_for_the_decision_of_their_own_moment() -> None:
         decided(1, should_continue=False, phase=DecisionPhase.STOP),
     )
     shown = {version: decision_panel(records, version) for version in (5, 7, 9)}
-    votes = {version: panel.votes for version, panel in shown.items() if panel is not None}
-    assert {version: [each.criterion for each in cast] for version, cast in votes.items()} == {
+    panels = {version: panel for version, panel in shown.items() if panel is not None}
+    assert {version: [each.criterion_class for each in panel.votes] for version, panel in panels.items()} == {
         5: ["StepsLimit"],
         7: ["StepsLimit", "Guard"],
         9: ["StepsLimit", "Guard", "Late"],
     }
-    assert [[each.criterion for each in cast if each.is_deciding] for cast in votes.values()] == [
-        [],
-        ["Guard"],
-        ["Guard"],
-    ]
+    decided_by = [panel.deciding and panel.deciding.criterion_class for panel in panels.values()]
+    assert decided_by == [None, "Guard", "Guard"]

@@ -41,6 +41,7 @@ from steptrail.interfaces.http.inspector.security import Guarded
 from steptrail.interfaces.http.inspector.told import asked_text
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer, ways_to_steer
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.decision_panel import share_of_limit
 from steptrail.projections.masking import Mask, Masking, Show
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def _templates() -> "Environment":
         "clock": words.clock,
         "duration": words.duration,
         "name": stream_name,
+        "share": share_of_limit,
         "size": words.size,
         "status": words.status_of,
         "status_of_row": words.status_of_row,

@@ -85,7 +85,7 @@ async def read_run(
     try:
         explanation = await explanation_of(trail, row, asked.execution, explainers)
         head = told(row.stream, explanation, masking, store)
-        damage = head.damage
+        damage = explanation.damage
         agent = explanation.state if isinstance(explanation.state, AgentState) else None
     except CorruptRecord as error:
         damage = str(error)
@@ -133,7 +133,7 @@ async def _window(
     store: EventStore, stream: str, head: Told | None, count: int, asked: Place
 ) -> tuple[Window, Sequence[Recorded[Any]]]:
     """Return the window that is asked for, with its events: those of the execution, as far as they fit."""
-    begin = head.events.get("started", 1) if head is not None else 1
+    begin = head.explained.events.get("started", 1) if head is not None else 1
     end = end_of(head, begin, count) if head is not None else count
     last = min(max(asked.until or end, begin), end)
     first = max(begin, last - WINDOW + 1)
@@ -151,13 +151,13 @@ def end_of(head: Told, begin: int, count: int) -> int:
 
     An execution that a fork shares with its source and that is not the newest has no event here but that of the fork.
     """
-    end = head.events.get("finished", count if head.is_newest else begin)
+    end = head.explained.events.get("finished", count if head.explained.is_newest else begin)
     return end if end >= begin else count
 
 
 async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place) -> DecisionPanel | None:
     """Return the decision that is asked for, or the last one that is told of."""
-    version = asked.decision or (head.events.get("decision") if head is not None else None)
+    version = asked.decision or (head.explained.events.get("decision") if head is not None else None)
     if version is None or not stream.startswith(STREAM_PREFIX):
         return None
     after = max(0, version - _VOTES)
@@ -167,8 +167,8 @@ async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place
 
 def _fork_after(state: AgentState, head: Told, records: Sequence[Recorded[Any]]) -> int | None:
     """Return the last event after which a session can be forked, of those that are shown and where it stands now."""
-    if not head.is_newest or why_no_fork(state) is None:
-        return state.version if head.is_newest else None
+    if not head.explained.is_newest or why_no_fork(state) is None:
+        return state.version if head.explained.is_newest else None
     ends = [record.version for record in records if isinstance(record.event, StepCompleted)]
-    before = head.events.get("started", 0) - 1 if state.fold.executions > 1 else 0
+    before = head.explained.events.get("started", 0) - 1 if state.fold.executions > 1 else 0
     return max([0, *ends, before]) or None

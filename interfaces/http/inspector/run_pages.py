@@ -148,7 +148,7 @@ class RunPages(Answering):
             raise NotThere from None
         except CorruptRecord:
             return None, Side(row.stream, 1, count)
-        first = head.events.get("started", 1)
+        first = head.explained.events.get("started", 1)
         return head, Side(row.stream, first, end_of(head, first, count))
 
     def _text(self, event: Event, path: str) -> str:

@@ -31,24 +31,20 @@ _WITH_VALUES: Final = frozenset({"error", "lookedAt", "rejectedAnswer", "shadowS
 class Told:
     """The head of the page of a run.
 
-    `said` is the sentence, `facts` are lines with their labels, and `command` is what takes the run further. `events`
-    maps what happened to the number of its event. `damage` is why no more could be read. `is_newest` says whether no
-    execution came after this one, and `can_be_retried` whether it ended without an answer. `questions` are those that
-    can be answered, and `expired` those that nobody answered in time, while nobody has gone on with the run.
+    It is made of what was `explained`. `said` is the sentence, `facts` are lines with their labels, and `command` is
+    what takes the run further. `can_be_retried` says whether it ended without an answer, and nothing came after it.
+    `questions` are those that can be answered, and `expired` those that nobody answered in time, while nobody has gone
+    on with the run.
     """
 
+    explained: RunExplanation
     said: str
     status: Status
-    is_open: bool
-    is_newest: bool
     can_be_retried: bool
-    execution: str | None
     facts: Sequence[tuple[str, str]]
     command: str
     questions: Sequence[Question]
     expired: Sequence[Question]
-    events: Mapping[str, int]
-    damage: str | None
 
 
 def told(stream: str, explained: RunExplanation, masking: Masking, store: str | None) -> Told:
@@ -61,18 +57,14 @@ def told(stream: str, explained: RunExplanation, masking: Masking, store: str | 
     expired = [each for each in asked if not each.is_open_at(explained.state.as_of)]
     command = data.get("next")
     return Told(
+        explained=explained,
         said=_said(status, data, in_time, expired, masking),
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
-        is_open=not status.is_over,
-        is_newest=is_newest,
         can_be_retried=is_newest and _can_be_retried(explained.state),
-        execution=explained.execution_id,
         facts=tuple(_facts(explained.state, data, masking)),
         command=command if isinstance(command, str) else "",
         questions=in_time,
         expired=expired,
-        events=explained.events,
-        damage=explained.damage,
     )
 
 

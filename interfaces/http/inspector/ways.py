@@ -61,7 +61,7 @@ def ways_to_steer(told: Told) -> Sequence[Way]:
     """Return the buttons of a run, the careful one first."""
     if told.can_be_retried:
         return [Way("requeue", "Retry with a worker")]
-    if not told.is_open:
+    if told.explained.status.is_over:
         return []
     is_paused = told.status.word == ExecutionStatus.PAUSED.value
     return [

@@ -21,4 +21,4 @@ def test_the_votes_of_each_decision_are_those_that_the_state_has(stream: Path) -
         panel, outcome = decision_panel(records[: place + 1], record.version), state.last_continuation_outcome
         assert panel is not None
         assert outcome is not None
-        assert [each.criterion for each in panel.votes] == [each.criterion_class for each in outcome.evaluations]
+        assert panel.votes == outcome.evaluations
