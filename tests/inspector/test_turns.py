@@ -20,15 +20,11 @@ HERE = "steptrail.interfaces.http.inspector"
 
 
 @pytest.mark.parametrize(
-    ("module", "path", "most"),
-    [
-        ("events", "/runs/failed", 21),
-        ("finding", "/find/failed?q=nothing+like+it", 21),
-        ("comparing", "/compare?a=failed&b=failed", 10),
-    ],
+    ("path", "most"),
+    [("/runs/failed", 21), ("/find/failed?q=nothing+like+it", 21), ("/compare?a=failed&b=failed", 10)],
 )
 async def test_events_are_put_into_words_while_the_loop_goes_on(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, module: str, path: str, most: int
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, path: str, most: int
 ) -> None:
     said = list[str]()
 
@@ -37,7 +33,7 @@ async def test_events_are_put_into_words_while_the_loop_goes_on(
         return summary_of(stream, event)
 
     async with opened() as client:
-        monkeypatch.setattr(f"{HERE}.{module}.summary_of", beside_the_loop(noted))
+        monkeypatch.setattr(f"{HERE}.events.summary_of", beside_the_loop(noted))
         assert (await client.get(path)).status_code == 200
     assert 0 < len(said) <= most
 

@@ -17,10 +17,9 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
-from steptrail.interfaces.cli.kinds import summary_of
-from steptrail.interfaces.http.inspector.events import sound_events
+from steptrail.interfaces.http.inspector.events import said_of, sound_events
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
-from steptrail.projections.masking import Masking, as_shown
+from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
 _BATCH: Final = 500
@@ -133,7 +132,7 @@ async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[A
 def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[int, str, str] | None:
     if record is None:
         return None
-    said = summary_of(side.stream, as_shown(record.event, masking.event(record.event))) if masking.shows_values else ""
+    said = said_of(side.stream, record.event, masking.event(record.event), masking)
     return record.version, record.event.TYPE.removesuffix(".v1"), said
 
 

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.kinds import summary_of
@@ -20,18 +21,17 @@ CHUNK: Final = 200
 """How many events are on a page."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One event on one line. `since` is the time since the event before; empty for the first of a chunk."""
+class Line(NamedTuple):
+    """One event on one line. `since` is the time since the event before; empty for the first of a chunk.
 
-    version: int
-    at: int
+    `said` is what it says in words, `tone` the class of the style sheet, and `whole` all of the event that is chosen.
+    """
+
+    record: Recorded[Any]
     since: str
-    type: str
     said: str
     tone: str
-    actor: str | None
-    whole: Abridged | None = None
+    whole: Abridged | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +71,14 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
 def _lines(stream: str, records: Sequence[Recorded[Any]], masking: Masking, chosen: int | None) -> Iterator[Line]:
     for before, record in zip((None, *records), records, strict=False):
         shown = masking.event(record.event)
-        yield Line(
-            version=record.version,
-            at=record.at,
-            since="" if before is None else f"+{duration((record.at - before.at) / 1e6)}",
-            type=record.event.TYPE,
-            said=summary_of(stream, as_shown(record.event, shown)) if masking.shows_values else "",
-            tone=_tone(record.event),
-            actor=record.head.actor if record.head is not None else None,
-            whole=abridged(shown) if record.version == chosen else None,
-        )
+        since = "" if before is None else f"+{duration((record.at - before.at) / 1e6)}"
+        whole = abridged(shown) if record.version == chosen else None
+        yield Line(record, since, said_of(stream, record.event, shown, masking), _tone(record.event), whole)
+
+
+def said_of(stream: str, event: Event, shown: JsonValue, masking: Masking) -> str:
+    """Return an event in words, as they may be shown, given what is `shown` of it; empty where no values are."""
+    return summary_of(stream, as_shown(event, shown)) if masking.shows_values else ""
 
 
 async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Event] | None:

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.http.inspector.bodies import escaped
-from steptrail.interfaces.http.inspector.events import sound_events
-from steptrail.projections.masking import Masking, as_shown
+from steptrail.interfaces.http.inspector.events import said_of, sound_events
+from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
 LONGEST_WANTED: Final = 200
@@ -31,9 +30,7 @@ _AROUND: Final = 60
 class Hit(NamedTuple):
     """An event in which the text stands: the first place, as a JSON pointer if it is one, and what stands around it."""
 
-    version: int
-    at: int
-    type: str
+    record: Recorded[Any]
     where: str
     before: str
     match: str
@@ -116,9 +113,7 @@ def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Patte
             start, end = found.span()
             cut_before, cut_behind = max(0, start - _AROUND), end + _AROUND
             hit = Hit(
-                version=record.version,
-                at=record.at,
-                type=record.event.TYPE,
+                record=record,
                 where=where,
                 before=("… " if cut_before else "") + shown[cut_before:start],
                 match=shown[start:end],
@@ -135,8 +130,7 @@ def _texts(stream: str, record: Recorded[Any], masking: Masking) -> Iterator[tup
     yield "", record.event.TYPE
     if record.head is not None and record.head.actor:
         yield "by", record.head.actor
-    if masking.shows_values:
-        yield "", summary_of(stream, as_shown(record.event, shown))
+    yield "", said_of(stream, record.event, shown, masking)
 
 
 def _leaves(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
