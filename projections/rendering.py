@@ -1,6 +1,7 @@
-"""Renders errors, cuts, waits, and requests for a stop or a pause, as text or as JSON."""
+"""Renders errors, cuts, waits, amounts, and requests for a stop or a pause, as text or as JSON."""
 
 from collections.abc import Iterator, Sequence
+from math import floor, log10
 from typing import Any
 
 from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionInterrupted
@@ -73,6 +74,13 @@ def owner_text(is_owned: bool | None) -> str:
     if is_owned is None:
         return "unknown: the leases beside the store cannot be read"
     return "a process is running it" if is_owned else "no process runs it"
+
+
+def dollars(amount: float) -> str:
+    """Return an amount for people: with cents, and of less than a dollar its first two digits, however small it is."""
+    places = 2 if amount >= 1 or amount <= 0 else min(12, 1 - floor(log10(amount)))
+    whole, _, part = f"{amount:,.{places}f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):0<2}"
 
 
 def many(number: int, thing: str) -> str:

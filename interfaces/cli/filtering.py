@@ -9,11 +9,12 @@ from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Parser, named, prefix
-from steptrail.interfaces.cli.summaries import dollars, how_it_stopped
+from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.asking_runs import RunsPage
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder
 from steptrail.projections.asking.runs import RunCount, RunRow
+from steptrail.projections.rendering import dollars
 
 _WORDS = {
     "tenant": "of this tenant",

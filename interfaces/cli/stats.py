@@ -12,8 +12,8 @@ from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment, named
 from steptrail.interfaces.cli.plots import bar, sparkline
-from steptrail.interfaces.cli.summaries import dollars
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
+from steptrail.projections.rendering import dollars
 
 _ROWS, _LONGEST_TREND, _WIDEST_BAR, _BESIDE_BAR = 10, 30, 30, 50
 _TABLES = ("tool", "model")

@@ -1,7 +1,6 @@
 """One event on one line, for `tail` and `show --events`."""
 
 from collections.abc import Mapping, Sequence
-from math import floor, log10
 from typing import Protocol
 
 from steptrail.domain.agent import events as stored
@@ -46,14 +45,6 @@ def how_it_stopped(reason: str | None, *, answered: bool) -> str:
 def clock_time(at: int) -> str:
     """Return an instant for people, in UTC to the millisecond."""
     return f"{to_datetime(at):%Y-%m-%d %H:%M:%S}.{at // 1000 % 1000:03}"
-
-
-def dollars(amount: float) -> str:
-    """Return an amount for people. What is not nothing does not look like nothing."""
-    if amount >= 100 or round(amount, 2) == amount:
-        return f"${amount:,.2f}"
-    places = 4 if amount >= 0.001 else min(12, 1 - floor(log10(amount)))
-    return f"${amount:,.{places}f}"
 
 
 def record_data(record: Recorded[Event]) -> dict[str, JsonValue]:

@@ -11,7 +11,7 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.inspector import inspector
 from steptrail.interfaces.http.inspector.charts import DaySeries, chart, days_between
-from steptrail.interfaces.http.inspector.words import usd
+from steptrail.projections.rendering import dollars
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing import ScriptedModel, call
 from steptrail.workflow import Workflow
@@ -231,7 +231,7 @@ def test_a_chart_has_every_day_and_its_highest_column_is_as_high_as_it_is() -> N
 
 
 @pytest.mark.parametrize(
-    ("dollars", "said"),
+    ("amount", "said"),
     [
         (0.0, "$0.00"),
         (1234.5, "$1,234.50"),
@@ -239,11 +239,11 @@ def test_a_chart_has_every_day_and_its_highest_column_is_as_high_as_it_is() -> N
         (0.4, "$0.40"),
         (0.04, "$0.04"),
         (0.0123, "$0.012"),
-        (0.000001, "under $0.0001"),
+        (0.00000123, "$0.0000012"),
     ],
 )
-def test_dollars_are_said_as_far_as_they_can_be_seen(dollars: float, said: str) -> None:
-    assert usd(dollars) == said
+def test_dollars_are_said_as_far_as_they_can_be_seen(amount: float, said: str) -> None:
+    assert dollars(amount) == said
 
 
 async def test_the_sums_say_how_many_nodes_are_left_out() -> None:

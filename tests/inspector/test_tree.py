@@ -195,7 +195,7 @@ async def test_a_cost_that_leaves_out_what_has_no_price_says_so_wherever_it_is_s
     if not in_a_workflow:
         assert re.search(r"cost at least \$0.002 without 2 of no price", sums)
         assert re.search(r"\bdesk 2 .* at least \$0.002", sums)
-        assert re.search(r"desk .* at least \$0.0010 ", shown["stats"])
+        assert re.search(r"desk .* at least \$0.001 ", shown["stats"])
 
 
 async def test_a_run_with_nothing_below_it_is_told_one_sum_and_a_list_says_dollars_as_all_pages_do(

@@ -43,6 +43,7 @@ from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answe
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import share_of_limit
 from steptrail.projections.masking import Mask, Masking, Show
+from steptrail.projections.rendering import dollars
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -168,7 +169,7 @@ def _templates() -> "Environment":
         "size": words.size,
         "status": words.status_of,
         "status_of_row": words.status_of_row,
-        "usd": words.usd,
+        "dollars": dollars,
         "ways": ways_to_answer,
         "ways_to_steer": ways_to_steer,
         "shown_digest": shown_digest,

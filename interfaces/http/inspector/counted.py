@@ -26,13 +26,14 @@ from steptrail.interfaces.http.inspector.filters import (
 )
 from steptrail.interfaces.http.inspector.list_places import sealed, unsealed
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
-from steptrail.interfaces.http.inspector.words import duration, usd
+from steptrail.interfaces.http.inspector.words import duration
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
 from steptrail.interfaces.python.failing_alike import same_failure
 from steptrail.interfaces.python.lists import WAIT_KINDS
 from steptrail.projections.asking.filters import CRASHED, RunOrder
 from steptrail.projections.asking.runs import RunCount
 from steptrail.projections.asking.stats import FailureGroup, Stats
+from steptrail.projections.rendering import dollars
 from steptrail.projections.same_failure import SameFailure
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class CountedPages(Answering):
             chart("Runs that ended", days, ended, lambda value: f"{value:,.0f}"),
             chart("Active time of a run", days, active, duration, stacked=False),
             chart("Tokens", days, [DaySeries("tokens", "busy", tokens)], lambda value: f"{value:,.0f}"),
-            chart("Cost", days, [DaySeries("cost", "good", cost)], usd),
+            chart("Cost", days, [DaySeries("cost", "good", cost)], dollars),
         ]
         return [each for each in charts if each.columns]
 

@@ -13,12 +13,12 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
-from steptrail.interfaces.http.inspector.words import Status, duration, status_word, usd
+from steptrail.interfaces.http.inspector.words import Status, duration, status_word
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import after_step, asked_for, asked_for_data, many, owner_text
+from steptrail.projections.rendering import after_step, asked_for, asked_for_data, dollars, many, owner_text
 from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]
@@ -156,7 +156,7 @@ def _spent(spent: _Data, cost: Cost | None) -> str:
     ]
     counted.append(many(cast("int", spent.get("tokens", 0)), "token"))
     if cost is not None:
-        counted.append(f"{'' if cost.is_complete else 'at least '}{usd(float(cost.usd))}")
+        counted.append(f"{'' if cost.is_complete else 'at least '}{dollars(float(cost.usd))}")
     active, wall = (float(cast("float", spent.get(key, 0.0))) for key in ("activeSeconds", "wallSeconds"))
     return ", ".join([*counted, f"{duration(active)} active", f"{duration(wall)} in all"])
 

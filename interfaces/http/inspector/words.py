@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from math import floor, log10
 from typing import Final, NamedTuple
 
 from steptrail.domain.instants import Datetime, to_datetime
@@ -91,12 +90,3 @@ def pretty(value: JsonValue | Mapping[str, JsonValue] | Sequence[JsonValue]) -> 
     """Return JSON with a line for each entry; short values stay on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     return flat if len(flat) <= 80 else json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def usd(dollars: float) -> str:
-    """Return dollars with cents: two places at least, and of less than a dollar the first two digits too."""
-    if 0 < dollars < 1e-4:
-        return "under $0.0001"
-    places = 2 if dollars >= 1 or not dollars else 1 - floor(log10(dollars))
-    whole, _, part = f"{dollars:,.{places}f}".partition(".")
-    return f"${whole}.{part.rstrip('0'):0<2}"
