@@ -7,6 +7,7 @@ from typing import Final, Literal
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.camel_form import camel_fields
+from steptrail.projections.rendering import many
 
 _MOST_LETTERS = 40
 
@@ -51,10 +52,8 @@ class DrawnNode:
         said += [f"ran {_times(visits)}"] if visits and not is_said else []
         said += [f"skipped {_times(self.skipped)}"] if self.skipped else []
         said += [f"{self.tries} tries"] if self.tries > visits and self.tries > 1 else []
-        said += [f"{self.waits} wait{'s' * (self.waits > 1)}"] if self.waits else []
-        said += (
-            [f"{self.errors_of_items} failed item{'s' * (self.errors_of_items > 1)}"] if self.errors_of_items else []
-        )
+        said += [many(self.waits, "wait")] if self.waits else []
+        said += [many(self.errors_of_items, "failed item")] if self.errors_of_items else []
         return ", ".join(said) or "not reached"
 
 

@@ -84,8 +84,8 @@ def dollars(amount: float) -> str:
 
 
 def many(number: int, thing: str) -> str:
-    """Return a number of things in words: `1 step`, `2 steps`."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    """Return a number of things in words: `1 step`, `2,000 steps`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def after_step(number: int) -> str:

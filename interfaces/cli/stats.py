@@ -13,7 +13,7 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment, named
 from steptrail.interfaces.cli.plots import bar, sparkline
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
-from steptrail.projections.rendering import dollars
+from steptrail.projections.rendering import dollars, many
 
 _ROWS, _LONGEST_TREND, _WIDEST_BAR, _BESIDE_BAR = 10, 30, 30, 50
 _TABLES = ("tool", "model")
@@ -72,7 +72,7 @@ class _Page:
         """Print how runs ended, how long they took, and what they cost."""
         total, since = self._found.total, self._found.since
         time = "ended" if since is None else f"ended since {since.date()}"
-        self.line(f"{_many(total.runs, 'run')} {time}, in {_many(total.steps, 'step')}")
+        self.line(f"{many(total.runs, 'run')} {time}, in {many(total.steps, 'step')}")
         self.line(f"runs by day  {self._trend(self._found.days)}  to {max(self._found.days)}")
         reasons = [
             [reason or "none", f"{runs:,}", self._share(runs, total.runs, max(total.stop_reasons.values()))]
@@ -91,7 +91,7 @@ class _Page:
         self.line(f"tokens  {tokens or 'none'}{wasted}")
         if total.unpriced_runs < total.runs or total.cost_usd:
             wasted = f", {dollars(total.wasted_usd)} of it for tries that came to nothing" if total.wasted_usd else ""
-            unpriced = f"; {_many(total.unpriced_runs, 'run')} without a whole price" if total.unpriced_runs else ""
+            unpriced = f"; {many(total.unpriced_runs, 'run')} without a whole price" if total.unpriced_runs else ""
             self.line(f"cost    {dollars(total.cost_usd)}{wasted}{unpriced}")
 
     def groups(self, by: str) -> None:
@@ -196,7 +196,7 @@ class _Page:
         self._gap()
         self._output.table(heads, shown)
         if len(shown) < len(rows):
-            self._output.note(f"steptrail: {_many(len(rows) - len(shown), 'row')} more: `--limit` shows them")
+            self._output.note(f"steptrail: {many(len(rows) - len(shown), 'row')} more: `--limit` shows them")
 
     def _gap(self) -> None:
         if not self._is_first:
@@ -215,10 +215,6 @@ def _tool(each: ToolStats) -> list[str]:
     name = each.tool if each.kind == "agent" else f"node {each.tool}"
     took = _time(each.seconds / max(1, each.calls))
     return [name, f"{each.calls:,}", f"{each.errors:,}", _percent(each.errors, each.calls), took, errors]
-
-
-def _many(amount: int, what: str) -> str:
-    return f"{amount:,} {what}{'' if amount == 1 else 's'}"
 
 
 def _percent(part: int, whole: int) -> str:

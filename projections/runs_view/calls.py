@@ -87,7 +87,6 @@ def _started(run: RunMemory, event: stored.ToolExecutionStarted, moment: RunMome
         run.retries += call.ended["status"] != SUSPENDED
     call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
     kind = run.kinds_below.get(call.tool)
-    call.error = None
     call.row.update(
         _NO_OUTCOME,
         effect=event.effect.value,

@@ -8,6 +8,7 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.counting import SHORTLY_SECONDS, Counting
 from steptrail.interfaces.http.inspector.words import duration
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.rendering import many
 
 MINIMAP_HEIGHT: Final = 32.0
 """The height of the highest column."""
@@ -87,7 +88,7 @@ def _columns(rows: Sequence[Sequence[Any]], word: str) -> Sequence[MapColumn]:
     made: list[MapColumn] = []
     for place, (first, last, until, active, errors, name) in enumerate(rows):
         named = name or f"{word} {first}" if first == last else f"{word}s {first} to {last}"
-        failed = f", {errors} error{'s' if errors > 1 else ''}" if errors else ""
+        failed = f", {many(errors, 'error')}" if errors else ""
         made.append(
             MapColumn(
                 x=round(place * width, 1),

@@ -10,7 +10,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.counting import SHORTLY_SECONDS, Counting
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.rendering import dollars, few
+from steptrail.projections.rendering import dollars, few, many
 from steptrail.projections.runs_view.tables import TOKENS
 
 _MOST_NAMES: Final = 3
@@ -42,7 +42,7 @@ class RunBill(NamedTuple):
     def __str__(self) -> str:
         least, so_much = "at least " if self.is_least else "", "at least " if self.is_unpriced else ""
         cost = "" if self.dollars is None else f", {so_much}{dollars(self.dollars)}"
-        return f"{least}{self.tokens:,} token{'s' * (self.tokens != 1)}{cost}"
+        return f"{least}{many(self.tokens, 'token')}{cost}"
 
 
 class TreeBill(NamedTuple):
