@@ -17,7 +17,7 @@ from steptrail.projections.asking.filters import CRASHED, MEASURES, Measure, Run
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
 from steptrail.projections.kernel.table import Scalar, Table, fitting
 from steptrail.projections.runs_view import sums
-from steptrail.projections.runs_view.tables import TOKENS
+from steptrail.projections.runs_view.tables import EVALUATIONS, EXECUTIONS, SIGNATURES, TAGS, TOKENS, TOOL_CALLS, VISITS
 
 COUNTED = 10_000
 """So far the runs of a list are counted."""
@@ -117,7 +117,7 @@ class Questions:
         ordered = f"e.execution {way}" if by_key else f"{mask}e.{column} DESC, {mask}e.execution DESC"
         columns = ", ".join(f"e.{name}" for name in RUN_COLUMNS)
         end = f"ORDER BY {ordered} LIMIT {text.mark(limit + 1)}"
-        return Statement(f"SELECT {columns} FROM v2_executions e{text.where} {end}", text.values)  # noqa: S608
+        return Statement(f"SELECT {columns} FROM {EXECUTIONS.name} e{text.where} {end}", text.values)  # noqa: S608
 
     def count(self, asked: RunFilter, order: RunOrder, *, now: int, crashed: Collection[str] = ()) -> Statement:
         """Ask how many runs there are in a list in this order, one more than `COUNTED` at most."""
@@ -125,7 +125,7 @@ class Questions:
         self._of_filter(text, asked, now, crashed, by_key=True)
         if ORDERED_BY[order] == "cost_nanos":
             text.conditions.append(f"{'+' if text.conditions else ''}e.cost_nanos IS NOT NULL")
-        found = f"SELECT 1 AS one FROM v2_executions e{text.where} LIMIT {COUNTED + 1}"  # noqa: S608
+        found = f"SELECT 1 AS one FROM {EXECUTIONS.name} e{text.where} LIMIT {COUNTED + 1}"  # noqa: S608
         return Statement(f"SELECT count(*) FROM ({found}) AS found", text.values)  # noqa: S608
 
     def totals(self, period: Period, by: Sequence[str]) -> Statement:
@@ -154,17 +154,17 @@ class Questions:
         wanted = text.one_of("s.signature", signatures)
         text.conditions.append("e.signature = s.signature")
         self._of_tenant(text, "e.tenant")
-        newest = f"SELECT max(e.execution) FROM v2_executions e{text.where}"  # noqa: S608
+        newest = f"SELECT max(e.execution) FROM {EXECUTIONS.name} e{text.where}"  # noqa: S608
         found = (
             "SELECT s.signature, s.error_type, s.error_class, s.tool, s.template, "  # noqa: S608
-            f"({newest}) AS sample FROM v2_signatures s WHERE {wanted}"
+            f"({newest}) AS sample FROM {SIGNATURES.name} s WHERE {wanted}"
         )
         # The limit leaves nothing out. It has the newest run of each looked for once, before the join: without it
         # PostgreSQL looks twice, and reads all runs for the join.
         few = f"{found} LIMIT {text.mark(len(signatures))}"
         return Statement(
             "SELECT f.signature, f.error_type, f.error_class, f.tool, f.template, e.stream, e.ordinal "  # noqa: S608
-            f"FROM ({few}) AS f LEFT JOIN v2_executions e ON e.execution = f.sample",
+            f"FROM ({few}) AS f LEFT JOIN {EXECUTIONS.name} e ON e.execution = f.sample",
             text.values,
         )
 
@@ -184,7 +184,7 @@ class Questions:
         text.conditions += ["t.shadow >= ''", "t.shadow IS NOT NULL"]
         self._of_period(text, period)
         return Statement(
-            f"SELECT t.criterion, t.shadow, count(DISTINCT t.execution) FROM v2_evaluations t{text.where} "  # noqa: S608
+            f"SELECT t.criterion, t.shadow, count(DISTINCT t.execution) FROM {EVALUATIONS.name} t{text.where} "  # noqa: S608
             "GROUP BY t.criterion, t.shadow",
             text.values,
         )
@@ -226,7 +226,7 @@ class Questions:
         if of_run.conditions:
             of_run.conditions.append("e.execution = t.execution")
             # A value and neither a join nor EXISTS: for those PostgreSQL reads all runs.
-            text.conditions.append(f"(SELECT 1 FROM v2_executions e{of_run.where}) = 1")  # noqa: S608
+            text.conditions.append(f"(SELECT 1 FROM {EXECUTIONS.name} e{of_run.where}) = 1")  # noqa: S608
 
     def _of_filter(self, text: _Text, asked: RunFilter, now: int, crashed: Collection[str], *, by_key: bool) -> bool:
         """Add the conditions of a filter. Return whether what is found is in the order of executions."""
@@ -258,7 +258,7 @@ class Questions:
             if few is None:
                 # No run before the first of them in the log needs to be looked at, whatever the clocks were.
                 # An expression: else the key is gone through from its beginning, to where they are.
-                first = f"SELECT min(+execution) FROM v2_executions WHERE started_at >= {text.mark(since)}"  # noqa: S608
+                first = f"SELECT min(+execution) FROM {EXECUTIONS.name} WHERE started_at >= {text.mark(since)}"  # noqa: S608
                 text.conditions.append(f"e.execution >= ({first})")
             text.conditions.append(f"+e.started_at >= {text.mark(since)}")
         if until is not None:
@@ -317,12 +317,12 @@ def _of_tags(text: _Text, tags: Mapping[str, str], *, looks_up: bool) -> Sequenc
     ]
     if not looks_up:
         # Half of all runs may have a tag: so one look for each run that is left, and no list of them.
-        return [f"EXISTS (SELECT 1 FROM v2_tags t WHERE {pair} AND t.execution = e.execution)" for pair in pairs]  # noqa: S608
+        return [f"EXISTS (SELECT 1 FROM {TAGS.name} t WHERE {pair} AND t.execution = e.execution)" for pair in pairs]  # noqa: S608
     # One in the other, so that the runs that have only some of the tags are left out before they are read.
     found = ""
     for pair in reversed(pairs):
         inner = f" AND t.execution IN ({found})" if found else ""
-        found = f"SELECT t.execution FROM v2_tags t WHERE {pair}{inner}"  # noqa: S608
+        found = f"SELECT t.execution FROM {TAGS.name} t WHERE {pair}{inner}"  # noqa: S608
     return [f"e.execution IN ({found})"]
 
 
@@ -336,8 +336,8 @@ def _calls(text: _Text, asked: RunFilter) -> str:
         found = text.one_of(column, tools) + " AND status <> 'completed'"
         return found + (" AND " + text.one_of(_aside("effect"), effects) if effects else "")
 
-    calls = f"SELECT execution FROM v2_tool_calls WHERE {of('tool')}"  # noqa: S608
-    visits = f"SELECT execution FROM v2_visits WHERE {of('node')}"  # noqa: S608
+    calls = f"SELECT execution FROM {TOOL_CALLS.name} WHERE {of('tool')}"  # noqa: S608
+    visits = f"SELECT execution FROM {VISITS.name} WHERE {of('node')}"  # noqa: S608
     return f"{calls} UNION ALL {visits}"
 
 

@@ -40,14 +40,14 @@ _DAYS = _picked(RUNS_DAILY, ("day", "day_us"), "of_day")
 
 
 def _of_stream(expression: str) -> str:
-    return f"(SELECT {expression} FROM v2_executions AS one WHERE one.stream = e.stream)"  # noqa: S608 - ours
+    return f"(SELECT {expression} FROM {tables.EXECUTIONS.name} AS one WHERE one.stream = e.stream)"  # noqa: S608 - ours
 
 
 SESSIONS = PublicView(
     "sessions",
     "Sessions of agents and runs of workflows, as the newest execution of each stands, with the sums over all of them.",
-    "v2_executions AS e WHERE NOT EXISTS "
-    "(SELECT 1 FROM v2_executions AS later WHERE later.stream = e.stream AND later.ordinal > e.ordinal)",
+    f"{tables.EXECUTIONS.name} AS e WHERE NOT EXISTS "  # noqa: S608 - names of ours
+    f"(SELECT 1 FROM {tables.EXECUTIONS.name} AS later WHERE later.stream = e.stream AND later.ordinal > e.ordinal)",
     (
         *_picked(tables.EXECUTIONS, ("stream", "kind", "name", "tenant", "parent", "root", "execution"), "e"),
         _column("executions", "e.ordinal", PublicKind.INTEGER, "How many executions it has had"),
@@ -76,7 +76,8 @@ WAITS = PublicView(
     "waits",
     "What executions wait for now: a person, a retry, a child, or the end of a pause. That a process has died is seen "
     "when another one goes on, and so not here.",
-    "v2_rests AS r JOIN v2_executions AS e ON e.execution = r.execution WHERE r.ended_at IS NULL",
+    f"{tables.RESTS.name} AS r JOIN {tables.EXECUTIONS.name} AS e ON e.execution = r.execution "
+    "WHERE r.ended_at IS NULL",
     (
         *_picked(tables.EXECUTIONS, ("stream", "name", "tenant"), "e"),
         *_picked(tables.RESTS, ("execution", "version", "kind", "is_for_people"), "r"),
@@ -92,8 +93,8 @@ _NEWEST = ["attempts" if name == "attempt" else name for name in _SHARED]
 UNITED_ATTEMPTS = PublicView(
     "attempts",
     "All tries of tool calls, also the last one of each, which is the row of the call too.",
-    f"(SELECT {', '.join(_SHARED)} FROM v2_attempts "  # noqa: S608 - names of ours
-    f"UNION ALL SELECT {', '.join(_NEWEST)} FROM v2_tool_calls WHERE attempts > 0) AS united",
+    f"(SELECT {', '.join(_SHARED)} FROM {tables.ATTEMPTS.name} "  # noqa: S608 - names of ours
+    f"UNION ALL SELECT {', '.join(_NEWEST)} FROM {tables.TOOL_CALLS.name} WHERE attempts > 0) AS united",
     tuple(
         each._replace(says="failed, interrupted or suspended; of the newest try, the status of the call")
         if each.name == "status"
@@ -113,7 +114,7 @@ def _failed(what: str, table: Table, name: str, at: str, join: str = "") -> str:
     )
 
 
-_OWNED = " JOIN v2_executions AS e ON e.execution = f.execution"
+_OWNED = f" JOIN {tables.EXECUTIONS.name} AS e ON e.execution = f.execution"
 FAILURES = PublicView(
     "failures",
     "Errors: of the executions that failed because of one, of model calls, of tool calls with the tries before the "
@@ -128,7 +129,7 @@ FAILURES = PublicView(
             _failed("node", tables.TRIES, "f.node", "f.started_at", _OWNED),
         )
     )
-    + ") AS one LEFT JOIN v2_signatures AS s ON s.signature = one.signature",
+    + f") AS one LEFT JOIN {tables.SIGNATURES.name} AS s ON s.signature = one.signature",
     (
         _column("what", "one.what", PublicKind.TEXT, "run, model, tool or node"),
         _column("execution", "one.execution", PublicKind.INTEGER, "The execution in which it happened"),
@@ -148,7 +149,7 @@ _OWNER = _picked(RUNS_DAILY, ("tenant", "kind", "name"), "of_day")
 STOP_REASONS_DAILY = PublicView(
     "stop_reasons_daily",
     "Executions that ended, by why they stopped.",
-    "v2_runs_daily AS of_day GROUP BY day, tenant, kind, name, stop_reason",
+    f"{RUNS_DAILY.name} AS of_day GROUP BY day, tenant, kind, name, stop_reason",
     (
         *_DAYS,
         *_OWNER,
@@ -160,7 +161,7 @@ STOP_REASONS_DAILY = PublicView(
 COSTS_DAILY = PublicView(
     "costs_daily",
     "What the executions used and cost that ended.",
-    "v2_runs_daily AS of_day GROUP BY day, tenant, kind, name",
+    f"{RUNS_DAILY.name} AS of_day GROUP BY day, tenant, kind, name",
     (
         *_DAYS,
         *_OWNER,

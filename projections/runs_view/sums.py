@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from steptrail.projections.kernel.table import Column, ColumnKind, Table
-from steptrail.projections.runs_view.tables import TOKENS
+from steptrail.projections.runs_view.tables import TOKENS, named
 
 
 def _text(name: str, says: str) -> Column:
@@ -23,7 +23,7 @@ def _sum(name: str, says: str, unit: str = "") -> Column:
 def _with_totals(table: Table) -> Table:
     """Return a table of sums beside which one has the sums of all tenants together."""
     totals = Table(
-        name=table.name.replace("v2_", "v2_all_"),
+        name=named(table.name.replace(named(""), "all_")),
         says=f"{table.says} Of all tenants together.",
         key=[name for name in table.key if name != "tenant"],
         columns=[column for column in table.columns if column.name != "tenant"],
@@ -47,7 +47,7 @@ _COST = _sum("cost_nanos", "The cost of what has a price.", "10^-9 dollars")
 
 RUNS_DAILY = _with_totals(
     Table(
-        name="v2_runs_daily",
+        name=named("runs_daily"),
         says="Executions that ended, by how they ended.",
         key=("tenant", "day", "kind", "name", "status", "stop_reason", "answered"),
         columns=(
@@ -78,7 +78,7 @@ RUNS_DAILY = _with_totals(
 )
 
 MODELS_DAILY = Table(
-    name="v2_models_daily",
+    name=named("models_daily"),
     says="Model calls of agents that ended.",
     key=("day", "tenant", "kind", "name", "model", "status", "error_type"),
     columns=(
@@ -97,7 +97,7 @@ MODELS_DAILY = Table(
 
 TOOLS_DAILY = _with_totals(
     Table(
-        name="v2_tools_daily",
+        name=named("tools_daily"),
         says="Tool calls of agents, and visits of the nodes of workflows, that ended for good. "
         "The answers are not counted.",
         key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
@@ -116,7 +116,7 @@ TOOLS_DAILY = _with_totals(
 )
 
 RETRIES_DAILY = Table(
-    name="v2_retries_daily",
+    name=named("retries_daily"),
     says="Tries of tool calls and of nodes that another try in the same execution, or of a tool call a cancellation, "
     "came after; on the day of that. One that ended because the stream below it rested is not counted: what comes "
     "after it is a look.",
@@ -135,7 +135,7 @@ RETRIES_DAILY = Table(
 )
 
 FAILURES_DAILY = Table(
-    name="v2_failures_daily",
+    name=named("failures_daily"),
     says="Failures by signature.",
     key=("day", "tenant", "kind", "name", "signature"),
     columns=(
@@ -153,7 +153,7 @@ SPREAD_MEASURES = ("active", "wall", "idle", "people")
 
 SPREAD_DAILY = _with_totals(
     Table(
-        name="v2_spread_daily",
+        name=named("spread_daily"),
         says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
         key=("tenant", "day", "kind", "name", "bucket"),
         columns=(

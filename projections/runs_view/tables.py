@@ -13,6 +13,14 @@ TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_r
 SUSPENDED = "suspended"
 """The status of a try that ended because the stream below it rests. What comes after it is a look, and no try."""
 
+VERSION = 2
+"""The version of the read model. It grows where a row of the same events holds something else from now on."""
+
+
+def named(table: str) -> str:
+    """Return the name of a table of this version."""
+    return f"v{VERSION}_{table}"
+
 
 def _text(name: str, says: str, *, is_optional: bool = False) -> Column:
     return Column(name, ColumnKind.TEXT, says, is_optional=is_optional)
@@ -60,7 +68,7 @@ _VERSION = _count("version", "The version in the stream of the event that began 
 _END_VERSION = _count("end_version", "The version of the event that ended it; None while it is open.", is_optional=True)
 
 EXECUTIONS = Table(
-    name="v2_executions",
+    name=named("executions"),
     says="Executions: one run each, from an input to a stop. A row is as of its `version`.",
     key=("execution",),
     aged_by="ended_at",
@@ -132,7 +140,7 @@ EXECUTIONS = Table(
 )
 
 STEPS = Table(
-    name="v2_steps",
+    name=named("steps"),
     says="Steps of agents: one model call each, and the tool calls of its reply.",
     key=("execution", "step"),
     belongs_to=EXECUTIONS,
@@ -152,7 +160,7 @@ STEPS = Table(
 )
 
 INFERENCES = Table(
-    name="v2_inferences",
+    name=named("inferences"),
     says="Model calls of agents, also those that were cut off and made again.",
     key=("execution", "step", "attempt"),
     belongs_to=EXECUTIONS,
@@ -178,7 +186,7 @@ INFERENCES = Table(
 )
 
 TOOL_CALLS = Table(
-    name="v2_tool_calls",
+    name=named("tool_calls"),
     says="Tool calls of agents, each with its newest try.",
     key=("execution", "step", "call"),
     belongs_to=EXECUTIONS,
@@ -213,7 +221,7 @@ TOOL_CALLS = Table(
 )
 
 ATTEMPTS = Table(
-    name="v2_attempts",
+    name=named("attempts"),
     says="Tries of tool calls that another try, or a cancellation, came after. The row of the call is its newest try.",
     key=("execution", "step", "call", "attempt"),
     belongs_to=EXECUTIONS,
@@ -233,7 +241,7 @@ ATTEMPTS = Table(
 )
 
 RESTS = Table(
-    name="v2_rests",
+    name=named("rests"),
     says="Times in which an execution did not work: it waited, was paused, or its process had crashed.",
     key=("execution", "version"),
     belongs_to=EXECUTIONS,
@@ -258,7 +266,7 @@ RESTS = Table(
 )
 
 OUTCOMES = Table(
-    name="v2_outcomes",
+    name=named("outcomes"),
     says="Decisions whether an execution of an agent goes on.",
     key=("execution", "version"),
     belongs_to=EXECUTIONS,
@@ -279,7 +287,7 @@ OUTCOMES = Table(
 )
 
 EVALUATIONS = Table(
-    name="v2_evaluations",
+    name=named("evaluations"),
     says="Votes on whether an execution goes on, without those that allowed it and would have in any case.",
     key=("execution", "version", "n"),
     belongs_to=EXECUTIONS,
@@ -302,7 +310,7 @@ EVALUATIONS = Table(
 )
 
 TAGS = Table(
-    name="v2_tags",
+    name=named("tags"),
     says="Tags of executions: the plain values in the metadata under `tags`, at most 16: the first by their names.",
     key=("name", "value", "execution"),
     belongs_to=EXECUTIONS,
@@ -314,7 +322,7 @@ TAGS = Table(
 )
 
 SIGNATURES = Table(
-    name="v2_signatures",
+    name=named("signatures"),
     says="Kinds of failures: errors with equal type, class, tool and template have one signature.",
     key=("signature",),
     columns=(
@@ -331,7 +339,7 @@ SIGNATURES = Table(
 )
 
 VISITS = Table(
-    name="v2_visits",
+    name=named("visits"),
     says="Visits of the nodes of workflows. A visit that is taken up again by a retry of the run has a row in each.",
     key=("execution", "node", "visit"),
     belongs_to=EXECUTIONS,
@@ -367,7 +375,7 @@ VISITS = Table(
 )
 
 TRIES = Table(
-    name="v2_tries",
+    name=named("tries"),
     says="Tries of nodes of workflows, and of the items of maps.",
     key=("execution", "node", "visit", "item", "attempt"),
     belongs_to=EXECUTIONS,

@@ -22,7 +22,7 @@ from steptrail.projections.runs_view.flow_runs import FLOW_RUN_HANDLERS, FLOW_ST
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.steps import STEP_HANDLERS
 from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, SUMS
-from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS
+from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS, VERSION
 from steptrail.projections.runs_view.visits import VISIT_HANDLERS
 
 _OfStream = Handlers[StreamMemory, [RunMoment], None]
@@ -62,8 +62,7 @@ class RunsView(Projection[StreamMemory]):
     """Makes the tables of runs of the log of all agents and workflows."""
 
     name = "runs"
-    version = 2
-    """It grows, with the names of the tables, where a row of the same events holds something else from now on."""
+    version = VERSION
     prefixes: Sequence[str] = tuple(_HANDLERS)
     heads = False
     tables: Sequence[Table] = (*ROWS, *SUMS, *OF_ALL_TENANTS.values())

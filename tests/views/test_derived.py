@@ -13,6 +13,7 @@ from psycopg.errors import InsufficientPrivilege
 from scripts.grafana import FOLDER, PANELS, SOURCES, dashboard, main as write_dashboards
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.projections.runs_view.spread import bucket_of, middle_of
+from steptrail.projections.runs_view.tables import EXECUTIONS
 from steptrail.testing import ManualClock, Reply, ScriptedModel, call
 from steptrail.tools import ApprovalRule
 from steptrail.workflow import Envelope, Workflow
@@ -224,7 +225,7 @@ async def test_a_reader_of_dashboards_sees_the_views_and_not_the_log(
 
         assert asked("SELECT count(*) FROM sessions") == [(4,)]
         assert asked("SELECT count(*) FROM percentiles_daily")[0][0] > 0
-        for secret in ("steptrail.events", "steptrail.streams", f"steptrail_views_{generation}.v2_executions"):
+        for secret in ("steptrail.events", "steptrail.streams", f"steptrail_views_{generation}.{EXECUTIONS.name}"):
             with pytest.raises(InsufficientPrivilege):
                 asked(f"SELECT * FROM {secret}")  # noqa: S608 - names of ours
         with pytest.raises(InsufficientPrivilege):

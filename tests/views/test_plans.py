@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from steptrail.projections.runs_view.tables import EXECUTIONS, INFERENCES, STEPS, TAGS, TOOL_CALLS, TRIES, VISITS
 from tests.harness.asked_questions import SCANS, asked_questions
 from tests.harness.asked_views import AskedViews
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
 _RUNS = 1_000
-_BIG = ("e", "v2_executions", "v2_tool_calls", "v2_steps", "v2_inferences", "v2_visits", "v2_tries", "v2_tags")
+_BIG = ("e", *(table.name for table in (EXECUTIONS, TOOL_CALLS, STEPS, INFERENCES, VISITS, TRIES, TAGS)))
 
 
 def plans(asked: AskedViews) -> Mapping[str, Sequence[str]]:

@@ -12,11 +12,14 @@ from steptrail.domain.errors import StoreLocked, StoreUnavailable
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.projections.kernel.projection import Projection
+from steptrail.projections.runs_view.tables import TAGS
 from steptrail.testing.store_samples import AT
 from tests.harness.postgres_server import PostgresServer
 from tests.views.ageing import Ageing
 from tests.views.counting import TOTALS, note
 from tests.views.kit import desk, rows, viewed
+
+_TAGGED = f"SELECT value FROM {TAGS.name}"  # noqa: S608
 
 
 def elsewhere(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -243,7 +246,7 @@ async def test_two_rebuilds_leave_no_row_of_what_was_erased(store_url: str) -> N
         for _ in range(2):
             await views.rebuild()
             generations = [views.all.series.open(number) for number in sorted(views.all.series.sizes())]
-            read = [each.database.read(lambda s: s.ask("SELECT value FROM v2_tags")) for each in generations]
+            read = [each.database.read(lambda s: s.ask(_TAGGED)) for each in generations]
             users.append({value for rows in read for (value,) in rows})
         assert users == [{"gone", "stays"}, {"stays"}]
 

@@ -10,6 +10,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.infrastructure.views.verifying import ViewsFault
 from steptrail.interfaces.cli.main import main
+from steptrail.projections.runs_view.tables import named
 from tests.harness.hands import change_by_hand
 from tests.views.counting import Counting, note
 from tests.views.kit import desk, viewed
@@ -22,23 +23,23 @@ async def a_few_runs(trail: Steptrail) -> None:
 
 
 async def by_hand(trail: Steptrail, url: str, statement: str) -> None:
-    """Change a row of the present read models. `{}` stands for what is before the name of a table."""
+    """Change a row of the present read models. `{}` stands for what is before the word for a table."""
     views = trail.views.all
     number = (await views.present()).number
     where = f"steptrail_views_{number}." if url.startswith("postgres") else ""
     database = views.series.open(number).database
     changed = await asyncio.to_thread(
-        database.write, lambda statements: statements.change(statement.replace("{}", where))
+        database.write, lambda statements: statements.change(statement.replace("{}", where + named("")))
     )
     assert changed == 1
 
 
 CHANGES = {
-    "v2_executions": "UPDATE {}v2_executions SET status = 'completed' WHERE status = 'failed'",
-    "v2_steps": "DELETE FROM {}v2_steps WHERE step = 1 AND execution = (SELECT min(execution) FROM {}v2_steps)",
-    "v2_tags": "INSERT INTO {}v2_tags SELECT 'team', 'canary-x', min(execution) FROM {}v2_executions",
-    "v2_tool_calls": "UPDATE {}v2_tool_calls SET tool = 'z' WHERE execution = (SELECT max(execution) FROM {}v2_steps)",
-    "v2_runs_daily": "UPDATE {}v2_runs_daily SET runs = runs + 1 WHERE status = 'completed'",
+    "executions": "UPDATE {}executions SET status = 'completed' WHERE status = 'failed'",
+    "steps": "DELETE FROM {}steps WHERE step = 1 AND execution = (SELECT min(execution) FROM {}steps)",
+    "tags": "INSERT INTO {}tags SELECT 'team', 'canary-x', min(execution) FROM {}executions",
+    "tool_calls": "UPDATE {}tool_calls SET tool = 'z' WHERE execution = (SELECT max(execution) FROM {}steps)",
+    "runs_daily": "UPDATE {}runs_daily SET runs = runs + 1 WHERE status = 'completed'",
 }
 
 
@@ -54,13 +55,13 @@ async def test_a_row_that_was_changed_added_or_lost_is_named(store_url: str) -> 
             await by_hand(trail, store_url, statement)
             found = await trail.views.verify()
             assert len(found) == number
-            (fault,) = [each for each in found if each.table == table]
+            (fault,) = [each for each in found if each.table == named(table)]
             assert (fault.rows, fault.is_damage) == (1, True)
             assert "canary" not in str(fault)
         said = {each.table: each.what for each in found}
-        assert "which says otherwise" in said["v2_executions"]
-        assert "which is not there" in said["v2_steps"]
-        assert "which should not be there" in said["v2_tags"]
+        assert "which says otherwise" in said[named("executions")]
+        assert "which is not there" in said[named("steps")]
+        assert "which should not be there" in said[named("tags")]
         assert all(what.endswith(": `steptrail rebuild`") for what in said.values())
         await trail.views.rebuild()
         assert await trail.views.verify() == []
@@ -141,7 +142,7 @@ def test_doctor_says_what_differs_and_what_to_do(store_url: str, capsys: pytest.
 
     async def meddle() -> None:
         async with Steptrail.open(store_url) as trail:
-            await by_hand(trail, store_url, CHANGES["v2_steps"])
+            await by_hand(trail, store_url, CHANGES["steps"])
 
     def doctor(*words: str) -> tuple[int, list[dict[str, object]]]:
         code = main(["doctor", "--json", *words, "--store", store_url])
@@ -152,7 +153,8 @@ def test_doctor_says_what_differs_and_what_to_do(store_url: str, capsys: pytest.
     asyncio.run(meddle())
     code, (finding,) = doctor()
     assert (code, finding["damage"]) == (1, True)
-    assert str(finding["what"]).startswith("of v2_steps 1 row is not as the log has it, the first with execution ")
+    said = f"of {named('steps')} 1 row is not as the log has it, the first with execution "
+    assert str(finding["what"]).startswith(said)
     assert doctor("--no-views") == (0, [])
     assert main(["rebuild", "--store", store_url]) == 0
     capsys.readouterr()

@@ -16,7 +16,7 @@ from steptrail.projections.asking.runs import RUN_COLUMNS, RunRow, page_of_runs,
 from steptrail.projections.asking.statements import COUNTED, Period, Questions, Statement
 from steptrail.projections.asking.stats import GroupBy, StatsQuestion, failure_groups, percentiles
 from steptrail.projections.runs_view.spread import bucket_of
-from steptrail.projections.runs_view.tables import EXECUTIONS, TOKENS
+from steptrail.projections.runs_view.tables import EXECUTIONS, TAGS, TOKENS, TOOL_CALLS, TRIES
 from tests.harness.asked_views import AskedViews
 from tests.harness.many_runs import BEGINNING, DAY
 from tests.profile import examples
@@ -35,14 +35,19 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedViews]:
 @pytest.fixture(scope="module")
 def rows(asked: AskedViews) -> Sequence[Mapping[str, Any]]:
     names = [column.name for column in EXECUTIONS.columns]
-    found = asked.ask(Statement(f"SELECT {', '.join(names)} FROM v2_executions", ()))  # noqa: S608
+    found = asked.ask(Statement(f"SELECT {', '.join(names)} FROM {EXECUTIONS.name}", ()))  # noqa: S608
     made = [dict(zip(names, row, strict=True)) for row in found]
     for row in made:
         key = [row["execution"]]
-        row["tags"] = dict(asked.ask(Statement("SELECT name, value FROM v2_tags WHERE execution = $1", key)))
-        row["calls"] = asked.ask(
-            Statement("SELECT tool, effect, status FROM v2_tool_calls WHERE execution = $1", key)
-        ) or asked.ask(Statement("SELECT node, effect, status FROM v2_tries WHERE execution = $1", key))
+        tags, calls, tries = (
+            asked.ask(Statement(f"SELECT {columns} FROM {table.name} WHERE execution = $1", key))  # noqa: S608
+            for table, columns in (
+                (TAGS, "name, value"),
+                (TOOL_CALLS, "tool, effect, status"),
+                (TRIES, "node, effect, status"),
+            )
+        )
+        row["tags"], row["calls"] = dict(tags), calls or tries
         row["tokens"] = sum(row[name] for name in TOKENS)
     return made
 
