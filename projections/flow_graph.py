@@ -46,6 +46,7 @@ class _Pen:
         self.definition = definition
         self.marks: dict[str, NodeMark] = {}
         self.counts: dict[str, Counter[str]] = {node.id: Counter() for node in definition.nodes}
+        """The counts of each node, by the fields of `DrawnNode`."""
         self.taken = Counter[int]()
         self.asked: dict[str, str] = {}
 
@@ -113,32 +114,18 @@ class _Pen:
     def drawing(self) -> DrawnFlow:
         """Return what was drawn so far."""
         graph = Graph(self.definition)
-        kept = sorted(edge for edges in graph.outgoing for edge in edges)
+        kept = [(number, graph.edges[number]) for number in sorted(edge for edges in graph.outgoing for edge in edges)]
         return DrawnFlow(
             name=self.definition.name,
             nodes=tuple(self._node(graph.nodes[number]) for number in graph.order),
             edges=tuple(
                 DrawnEdge(
-                    source=graph.edges[edge].source,
-                    target=graph.edges[edge].target,
-                    when=graph.edges[edge].when,
-                    loop=graph.edges[edge].loop,
-                    taken=self.taken[edge],
+                    source=edge.source, target=edge.target, when=edge.when, loop=edge.loop, taken=self.taken[number]
                 )
-                for edge in kept
+                for number, edge in kept
             ),
         )
 
     def _node(self, node: Node) -> DrawnNode:
-        counts = self.counts[node.id]
-        return DrawnNode(
-            id=node.id,
-            kind=str(node.__struct_config__.tag),
-            mark=self.marks.get(node.id, "untouched"),
-            ran=counts["ran"],
-            tolerated=counts["tolerated"],
-            skipped=counts["skipped"],
-            tries=counts["tries"],
-            waits=counts["waits"],
-            errors_of_items=counts["errors_of_items"],
-        )
+        kind, mark = str(node.__struct_config__.tag), self.marks.get(node.id, "untouched")
+        return DrawnNode(id=node.id, kind=kind, mark=mark, **self.counts[node.id])

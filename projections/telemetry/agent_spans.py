@@ -5,12 +5,11 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.usage import ModelUsage
-from steptrail.projections.telemetry.content import AgentContent, SpanContent
+from steptrail.projections.telemetry.content import AgentContent
 from steptrail.projections.telemetry.names import PROVIDERS, Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute, SpanKind
@@ -21,8 +20,8 @@ _STEP, _CHAT = "step", "chat"
 class AgentSpans:
     """Begins and ends the spans of one session. Unless asked for content it remembers nothing that was said."""
 
-    def __init__(self, stream: str, spans: OpenSpans, content: SpanContent | None) -> None:
-        self._stream, self._spans, self._content = stream, spans, content
+    def __init__(self, stream: str, spans: OpenSpans) -> None:
+        self._stream, self._spans, content = stream, spans, spans.content
         self.told = AgentContent(id_of(stream), content) if content is not None else None
         self._prices: PriceTable | None = None
         self._model = ""
@@ -123,11 +122,11 @@ class AgentSpans:
                 name = f"{Operation.CHAT} {event.model}"
                 spans.begin_try(_CHAT, name, version, at, about, part=_STEP, kind=SpanKind.CLIENT)
             case stored.InferenceCompleted():
-                told = self._content.reply(event.reply) if self._content is not None else {}
+                told = spans.content.reply(event.reply) if spans.content is not None else {}
                 cost = self._cost(event.reply)
                 spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply), **cost, **told})
             case stored.InferenceFailed():
-                self._spans.fail_try(_CHAT, at, event.error, self._content)
+                spans.fail_try(_CHAT, at, event.error)
             case stored.InferenceInterrupted():
                 spans.end_try(_CHAT, at, {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason})
 
@@ -152,10 +151,12 @@ class AgentSpans:
                 name = f"{Operation.EXECUTE_TOOL} {event.tool}"
                 spans.begin_try(key, name, version, at, about, part=_STEP, effect=effect)
             case stored.ToolExecutionCompleted(position=position):
-                spans.end_try(f"call {position}", at, {Own.STATUS: "completed", **self._result(event.result)})
+                spans.end_try(
+                    f"call {position}", at, {Own.STATUS: "completed", **spans.told(Name.TOOL_RESULT, event.result)}
+                )
             case stored.ToolExecutionFailed(position=position, error=error):
                 self._failures[position] = error.type.value
-                self._spans.fail_try(f"call {position}", at, error, self._content)
+                spans.fail_try(f"call {position}", at, error)
             case stored.ToolExecutionInterrupted(position=position):
                 reason: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason}
                 if event.then is Then.FAIL:
@@ -166,17 +167,14 @@ class AgentSpans:
             case stored.ToolExecutionSettledLate():
                 key = self._calls.get(f"{event.effect_id} {event.attempt}", "")
                 if event.error is not None:
-                    self._spans.fail_try(key, at, event.error, self._content)
+                    spans.fail_try(key, at, event.error)
                 else:
-                    spans.end_try(key, at, {Own.STATUS: "completed", **self._result(event.result)})
+                    spans.end_try(key, at, {Own.STATUS: "completed", **spans.told(Name.TOOL_RESULT, event.result)})
             case stored.ToolRetryScheduled():
                 kind = self._failures.get(event.position, ErrorType.UNKNOWN.value)
                 spans.event(Own.RETRY, at, {Name.ERROR_TYPE: kind, Own.FAILURES: event.failures})
             case _:
                 pass
-
-    def _result(self, result: JsonValue) -> dict[str, Attribute]:
-        return self._content.value(Name.TOOL_RESULT, result) if self._content is not None else {}
 
     def _cost(self, reply: ModelReply) -> dict[str, Attribute]:
         """Return what the call cost, which is empty without a price."""

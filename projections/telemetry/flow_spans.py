@@ -3,9 +3,7 @@
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import TaskEvent
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
-from steptrail.projections.telemetry.content import SpanContent
 from steptrail.projections.telemetry.names import Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute
@@ -14,8 +12,8 @@ from steptrail.projections.telemetry.span import Attribute
 class FlowSpans:
     """Begins and ends the spans of one stream of runs. It remembers names and numbers of nodes, and nothing else."""
 
-    def __init__(self, stream: str, spans: OpenSpans, content: SpanContent | None) -> None:
-        self._spans, self._content = spans, content
+    def __init__(self, stream: str, spans: OpenSpans) -> None:
+        self._spans = spans
         self._flow = ""
         self._unfinished: dict[int, tuple[str, int]] = {}
         """Number of a visit among all that did not succeed -> its node, and its number among those of the node."""
@@ -47,7 +45,7 @@ class FlowSpans:
                 self._unfinished.clear()
                 spans.begin_execution(event.execution_id)
                 if event.worker is not None:
-                    about = self._segment(event.segment) | self._told(Own.INPUT, event.input)
+                    about = self._segment(event.segment) | spans.told(Own.INPUT, event.input)
                     spans.begin_segment(self.name, version, at, about, event.context)
             case stored.FlowResumed():
                 # A run that was paused in a wait is at work now, and waits anew if it has to.
@@ -89,10 +87,10 @@ class FlowSpans:
             case stored.NodeAttemptStarted():
                 self._begin_try(event, version, at)
             case stored.NodeAttemptCompleted():
-                spans.end_try(_key(event), at, {Own.STATUS: "completed", **self._told(Own.OUTPUT, event.output)})
+                spans.end_try(_key(event), at, {Own.STATUS: "completed", **spans.told(Own.OUTPUT, event.output)})
             case stored.NodeAttemptFailed():
                 self._failures[_key(event)] = event.error.type.value
-                self._spans.fail_try(_key(event), at, event.error, self._content)
+                spans.fail_try(_key(event), at, event.error)
             case stored.NodeAttemptInterrupted():
                 about: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason.value}
                 if event.then is stored.NodeThen.FAIL:
@@ -136,9 +134,6 @@ class FlowSpans:
             self._begun.add(effect)
         part = _visit_key(event.node, event.visit)
         self._spans.begin_try(key, f"try {event.node}", version, at, about, part=part, effect=effect)
-
-    def _told(self, name: str, value: JsonValue) -> dict[str, Attribute]:
-        return self._content.value(name, value) if self._content is not None else {}
 
     def _segment(self, number: int) -> dict[str, Attribute]:
         return {**self.about, Own.SEGMENT: number}

@@ -36,9 +36,9 @@ class SpanFold:
     ) -> None:
         self.version = 0
         """The version of the newest event that it was given."""
-        self._spans = OpenSpans(stream, parts=parts, trace_per=trace_per)
+        self._spans = OpenSpans(stream, parts=parts, trace_per=trace_per, content=content)
         kind = _KINDS.get(prefix_of(stream))
-        self._kind = kind(stream, self._spans, content) if kind is not None else None
+        self._kind = kind(stream, self._spans) if kind is not None else None
 
     def begin_at(self, state: AgentState) -> None:
         """Begin with the past of a fork: `state` is that of its first event, and nobody else may use it afterwards.

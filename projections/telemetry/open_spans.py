@@ -58,8 +58,10 @@ class OpenSpans:
     others: `steptrail.parent.effect_id` names what began it.
     """
 
-    def __init__(self, stream: str, *, parts: bool, trace_per: TracePer) -> None:
+    def __init__(self, stream: str, *, parts: bool, trace_per: TracePer, content: SpanContent | None) -> None:
         self._stream, self._with_parts, self._trace_per = stream, parts, trace_per
+        self.content = content
+        """How content is told; None when it is not."""
         self._root: tuple[str, str] | None = None
         self._above: str | None = None
         self._begun_by: dict[str, Attribute] = {}
@@ -185,9 +187,13 @@ class OpenSpans:
             ended.attributes |= attributes
             self._end(ended, at if ended.cut_at is None else ended.cut_at, is_error=is_error)
 
-    def fail_try(self, key: str, at: int, error: ErrorInfo, content: SpanContent | None) -> None:
-        """End a try with an error, unless it has ended. `content` says how its words are told; None for not at all."""
-        words = content.error(error) if content is not None else {}
+    def told(self, name: str, value: JsonValue) -> dict[str, Attribute]:
+        """Return an attribute with a value that is content; none where content is not told."""
+        return self.content.value(name, value) if self.content is not None else {}
+
+    def fail_try(self, key: str, at: int, error: ErrorInfo) -> None:
+        """End a try with an error, unless it has ended."""
+        words = self.content.error(error) if self.content is not None else {}
         self.end_try(key, at, {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class, **words}, is_error=True)
 
     def begin_wait(self, kind: str, version: int, at: int) -> None:
