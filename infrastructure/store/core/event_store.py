@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
@@ -48,6 +49,9 @@ from steptrail.infrastructure.store.core.store_threads import StoreThreads
 
 _LARGE = 1 << 20
 """How many bytes of a commit are too many for the thread of an event loop."""
+_LOOKED_THROUGH = 100_000
+"""How many positions one question for some types looks through. Such events may be few, and what asks for them in one
+question would hold up others, and with a large log take longer than a server is waited for, each time anew."""
 
 
 class RecorderEventStore(StoreThreads):
@@ -211,14 +215,20 @@ class RecorderEventStore(StoreThreads):
     ) -> LogPage:
         """Return at most `limit` records of the log after a position, with errors in place of what cannot be read."""
 
-        def read() -> LogPage:
-            rows = self._select_log(after, limit, types, stream, heads=heads)
-            return read_log(self.recorder, rows, after, limit, is_lazy=is_lazy, on_damage=self._mark)
+        def read(after: int) -> LogPage:
+            until = after + _LOOKED_THROUGH
+            is_part = bool(types) and stream is None and self.recorder.select_last_position() > until
+            rows = self._select_log(after, limit, types, stream, heads=heads, until=until if is_part else LARGEST)
+            page = read_log(self.recorder, rows, after, limit, is_lazy=is_lazy, on_damage=self._mark)
+            return page._replace(reached=page.reached if rows else until, is_end=False) if is_part else page
 
-        return await self._ask(read)
+        page = await self._ask(partial(read, after))
+        while limit and not (page.size or page.is_end):
+            page = await self._ask(partial(read, page.reached))
+        return page
 
     def _select_log(
-        self, after: int, limit: int, types: Sequence[str], stream: str | None, *, heads: bool
+        self, after: int, limit: int, types: Sequence[str], stream: str | None, *, heads: bool, until: int
     ) -> list[LogRow]:
         """Return the rows of some types, or of all without any, with what a newer version stored under other names.
 
@@ -226,10 +236,10 @@ class RecorderEventStore(StoreThreads):
         is made of the log, and nobody would know.
         """
         if not types:
-            return self.recorder.select_log(after, limit, (), stream, heads=heads)
+            return self.recorder.select_log(after, limit, (), stream, heads=heads, until=until)
         while True:
             known = self._types_there
-            rows = self.recorder.select_log(after, limit, stored_names(types, known), stream, heads=heads)
+            rows = self.recorder.select_log(after, limit, stored_names(types, known), stream, heads=heads, until=until)
             # Asked behind the rows, so that they can hold no type that is not among these.
             there = frozenset(self.recorder.select_types())
             if there == known:

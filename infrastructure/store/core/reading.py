@@ -183,7 +183,7 @@ def read_newest_of(
     """Return the records that `read_proven` returns, without a proof. Raises `CorruptRecord` for one of them."""
     newest: dict[str, LogRow] = {}
     wanted: dict[int, LogRow] = {}
-    for row in recorder.select_log(0, upto.version, tuple(types), stream):
+    for row in recorder.select_log(0, upto.version, tuple(types), stream, heads=True):
         version, topic, state = row[2], row[3], row[5]
         if version <= upto.version:
             newest[topic] = row

@@ -9,7 +9,7 @@ from typing import LiteralString
 
 from msgspec import Struct
 
-from steptrail.domain.base import made
+from steptrail.domain.base import LARGEST, made
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -130,11 +130,12 @@ class Recorder(AuxiliaryTables):
 
     @abstractmethod
     def select_log(
-        self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
+        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int = LARGEST
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 
-        With `heads` False the heads of their commits may be left out. A row of a commit that is not there has None.
+        Of all streams, those behind the position `until` are neither returned nor looked at. With `heads` False the
+        heads of their commits may be left out. A row of a commit that is not there has None.
         """
 
     @abstractmethod

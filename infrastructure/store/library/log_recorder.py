@@ -14,6 +14,7 @@ from eventsourcing.persistence import (
     Subscription,
 )
 
+from steptrail.domain.base import LARGEST
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import Recorder
@@ -34,12 +35,12 @@ class LogRecorder(Recorder, ApplicationRecorder):
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
         """Return the events from position `start` to `stop`, at most `limit`, as the library's notifications."""
+        until = LARGEST if stop is None else stop
         after = 0 if start is None else start - 1 if inclusive_of_start else start
-        rows = self._in_its_words(lambda: self.select_log(after, limit, topics, heads=False))
+        rows = self._in_its_words(lambda: self.select_log(after, limit, topics, None, heads=False, until=until))
         return [
             Notification(self._shown_id(stream), version, topic, joined(topic, state, content), id=position)
             for position, stream, version, topic, _, state, content, *_ in rows
-            if stop is None or position <= stop
         ]
 
     def max_notification_id(self) -> int:

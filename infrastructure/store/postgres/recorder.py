@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, LiteralString, cast
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
     StoreError,
@@ -116,8 +117,6 @@ _IS_BEHIND: LiteralString = (
 _TYPES: LiteralString = "SELECT name, number, 'steptrail.types'::regclass::bigint FROM steptrail.types"
 """The numbers of the types, and of the table that has them."""
 _SET_POSITIONS = "SELECT setval('steptrail.positions', (SELECT max(position) FROM steptrail.events))"
-_LARGEST = 2**63 - 1
-"""No version and no position is larger."""
 
 _AT_ONCE = 32
 """How many commits of a transaction that may have any number of them go to the server in one call."""
@@ -240,7 +239,7 @@ class PostgresRecorder(Recorder):
 
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant."""
-        upto = _LARGEST if at is None else at
+        upto = LARGEST if at is None else at
         return self._connections.read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:
@@ -274,7 +273,7 @@ class PostgresRecorder(Recorder):
         return [row[0] for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(
-        self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
+        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int = LARGEST
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 
@@ -291,10 +290,10 @@ class PostgresRecorder(Recorder):
             def upto(end: int, after: int, limit: int) -> list[LogRow]:
                 return fetch_all(connection, page, (after, end, wanted, wanted, limit))
 
-            known = self._known_to_be_settled(connection)
+            known = min(self._known_to_be_settled(connection), until)
             rows: list[LogRow] = upto(known, after, limit) if after < known else []
             # A page that ends at the place that we know ends the log only if that place is the end.
-            if len(rows) < limit and (end := self._settled(connection)) > known:
+            if len(rows) < limit and known < until and (end := min(self._settled(connection), until)) > known:
                 rows += upto(end, rows[-1][0] if rows else after, limit - len(rows))
             return rows
 
@@ -423,7 +422,7 @@ class PostgresRecorder(Recorder):
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
 
 
-def newest_head(connection: Connection, stream: str, upto: int = _LARGEST) -> StreamHead:
+def newest_head(connection: Connection, stream: str, upto: int = LARGEST) -> StreamHead:
     """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant."""
     statement: LiteralString = (
         f"SELECT (SELECT version FROM steptrail.events WHERE {_OF_STREAM} AND version <= %s::bigint "  # noqa: S608

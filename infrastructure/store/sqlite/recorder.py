@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.record import StreamHead
@@ -133,7 +134,7 @@ class SqliteRecorder(Recorder):
         return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(
-        self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
+        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int = LARGEST
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 
@@ -153,8 +154,9 @@ class SqliteRecorder(Recorder):
         else:
             found = f"{_ROW}, {_HEAD}, c.version {_LOG}"
         rows = self._fetch(
-            f"SELECT e.position, s.id, {found} WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
-            (after, *topics, limit),
+            f"SELECT e.position, s.id, {found} WHERE e.position > ? AND e.position <= ? {wanted} "
+            "ORDER BY e.position LIMIT ?",
+            (after, until, *topics, limit),
         )
         return self._with_heads(rows) if heads and not topics else rows
 

@@ -1,4 +1,12 @@
-"""The records that a stream is folded from come in pages, and all of them come, whatever the size of their commits."""
+"""The records of a stream, and of the log, come in pages, and all of them come.
+
+That is so whatever the size of their commits, and however far the next one is.
+"""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +15,8 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.history import pages
+from steptrail.testing.store_contract import Noted, Written, commit_of
+from tests.integration.store.kit import note_statements, url
 
 STREAM = "agent:s"
 SIZES = (1, 5, 1, 7, 2)
@@ -32,3 +42,31 @@ async def test_all_records_come_once_up_to_the_version_that_is_asked_for(
     ]
     assert found == list(range(1, (at or sum(SIZES)) + 1))
     await store.close()
+
+
+async def test_one_question_for_few_types_looks_through_a_part_of_the_log_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, statements = tmp_path / "runs.db", list[str]()
+    store = open_store(url(file))
+    await store.append("agent:first", EMPTY_STREAM, commit_of("c", Noted()))
+    await store.append("agent:last", EMPTY_STREAM, commit_of("c", Noted(), Written(), Written()))
+    await store.close()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        for table in ("events", "commits"):
+            connection.execute(f"UPDATE {table} SET position = position + 450000 WHERE position > 1")  # noqa: S608
+    note_statements(monkeypatch, statements.append)
+    store = open_store(url(file))
+    found = [entry.position async for entry in store.log(types=[Written.TYPE])]
+    page = await store.log_page(1, 1, types=[Written.TYPE])
+    nothing = await store.log_page(450_004, 1, types=[Written.TYPE])
+    await store.close()
+    assert found == [450_003, 450_004]
+    assert (page.size, page.reached, page.is_end) == (1, 450_003, False)
+    assert (nothing.size, nothing.reached, nothing.is_end) == (0, 450_004, True)
+    told = " ".join(statements)
+    looked = [tuple(map(int, each)) for each in re.findall(r"e\.position > (\d+) AND e\.position <= (\d+)", told)]
+    assert list(dict.fromkeys(looked))[:5] == [
+        *((after, after + 100_000) for after in range(0, 400_000, 100_000)),
+        (400_000, 2**63 - 1),
+    ]
