@@ -35,7 +35,6 @@ from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
     StreamRead,
     check_not_erased,
-    entries_of,
     read_log,
     read_newest_of,
     read_proven,
@@ -49,6 +48,7 @@ from steptrail.infrastructure.store.core.store_threads import StoreThreads
 
 _LARGE = 1 << 20
 """How many bytes of a commit are too many for the thread of an event loop."""
+_PAGE = 500
 _LOOKED_THROUGH = 100_000
 """How many positions one question for some types looks through. Such events may be few, and what asks for them in one
 question would hold up others, and with a large log take longer than a server is waited for, each time anew."""
@@ -186,7 +186,7 @@ class RecorderEventStore(StoreThreads):
         """Return the id of each stream with events that belong to no commit, and the version of the first of them."""
         return await self._ask(self.recorder.select_strays)
 
-    def log(
+    async def log(
         self,
         *,
         after: int = 0,
@@ -201,7 +201,19 @@ class RecorderEventStore(StoreThreads):
         does what a newer version stored, which cannot be read. Raises `CorruptRecord` for the first that cannot be
         read, or tells `on_corrupt` and leaves it out.
         """
-        return entries_of(partial(self.log_page, types=types, stream=stream), after, limit, on_corrupt)
+        left = LARGEST if limit is None else limit
+        while left > 0:
+            page = await self.log_page(after, min(left, _PAGE), types=types, stream=stream)
+            for item in page.items:
+                if isinstance(item, LogEntry):
+                    yield item
+                elif on_corrupt is None:
+                    raise item
+                else:
+                    on_corrupt(item)
+            if page.is_end:
+                return
+            after, left = page.reached, left - page.size
 
     async def log_page(
         self,

@@ -4,8 +4,7 @@ Of a stream, the head stands on the first row of a commit. A row without one has
 was read too; where reading began in the middle of a commit, one look back finds it. Each row of the log has its head.
 """
 
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -265,31 +264,6 @@ def _may_hold(state: object, wanted: bytes) -> bool:
 def _ends(rows: Sequence[ChainRow]) -> list[int]:
     """Return after how many rows a commit ends that is there as a whole: where the next one begins."""
     return [i for i in range(1, len(rows)) if rows[i].commit_id is not None]
-
-
-async def entries_of(
-    pages: Callable[[int, int], Awaitable[LogPage]],
-    after: int,
-    limit: int | None,
-    on_corrupt: Callable[[CorruptRecord], None] | None,
-) -> AsyncIterator[LogEntry]:
-    """Yield the entries of the log after a position, at most `limit`; `pages` returns them after a position, so many.
-
-    Raises the error that stands in the place of an entry, or tells `on_corrupt` and leaves it out.
-    """
-    left = sys.maxsize if limit is None else limit
-    while left > 0:
-        page = await pages(after, min(left, _PAGE))
-        for item in page.items:
-            if isinstance(item, LogEntry):
-                yield item
-            elif on_corrupt is None:
-                raise item
-            else:
-                on_corrupt(item)
-        if page.is_end:
-            return
-        after, left = page.reached, left - page.size
 
 
 def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
