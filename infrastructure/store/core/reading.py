@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased, StoreSetBack, shown
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
@@ -80,7 +81,8 @@ def read_stream(recorder: Recorder, stream: str, after: int, limit: int | None) 
             if row[5] is not None:
                 head, digest = _head(stream, version, topic, row[5:10]), row[10]
             elif not records:
-                head = _look_back(recorder, stream, version, topic)
+                found = recorder.select_commit(stream, version)
+                head = _head(stream, version, topic, found[0]) if found else None
             records.append(read_record(fetch, stream, version, topic, at, state, head, content))
     if not is_end and rows and rows[-1][5] is None:
         _check_claim(recorder, stream, records[-1], rows[-1][1])
@@ -182,7 +184,7 @@ def read_newest_of(
     """Return the records that `read_proven` returns, without a proof. Raises `CorruptRecord` for one of them."""
     newest: dict[str, LogRow] = {}
     wanted: dict[int, LogRow] = {}
-    for row in recorder.select_log(0, upto.version, tuple(types), stream, heads=True):
+    for row in recorder.select_log(0, upto.version, tuple(types), stream, heads=True, until=LARGEST):
         version, topic, state = row[2], row[3], row[5]
         if version <= upto.version:
             newest[topic] = row
@@ -294,11 +296,6 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
         why = "the table of erasures says something else of who erased it, when, or where that stands in the log"
         fault = ChainFault(first.version, first.commit_id, why)
     return fault
-
-
-def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:
-    found = recorder.select_commit(stream, version)
-    return _head(stream, version, topic, found[0]) if found else None
 
 
 def _check_claim(recorder: Recorder, stream: str, record: Recorded[Event], topic: str) -> None:

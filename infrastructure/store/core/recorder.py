@@ -9,7 +9,7 @@ from typing import LiteralString
 
 from msgspec import Struct
 
-from steptrail.domain.base import LARGEST, made
+from steptrail.domain.base import made
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -130,7 +130,7 @@ class Recorder(AuxiliaryTables):
 
     @abstractmethod
     def select_log(
-        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int = LARGEST
+        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 

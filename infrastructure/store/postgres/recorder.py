@@ -273,7 +273,7 @@ class PostgresRecorder(Recorder):
         return [row[0] for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(
-        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int = LARGEST
+        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 

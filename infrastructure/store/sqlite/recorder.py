@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.record import StreamHead
@@ -134,7 +133,7 @@ class SqliteRecorder(Recorder):
         return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(
-        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int = LARGEST
+        self, after: int, limit: int, topics: Sequence[str], stream: str | None, *, heads: bool, until: int
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 
