@@ -9,7 +9,7 @@ from typing import LiteralString
 
 from msgspec import Struct
 
-from steptrail.domain.base import made
+from steptrail.domain.base import LARGEST, made
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -109,8 +109,8 @@ class Recorder(AuxiliaryTables):
         """Store one commit as `append` does; None, with nothing stored, when that would have to wait for somebody."""
 
     @abstractmethod
-    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
-        """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
+    def select_head(self, stream: str, upto: int = LARGEST) -> StreamHead:
+        """Return the end of a stream, or of its part up to version `upto`, at one instant. Raises `CorruptRecord`."""
 
     @abstractmethod
     def select_version(self, stream: str) -> int:

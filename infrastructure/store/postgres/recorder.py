@@ -237,9 +237,8 @@ class PostgresRecorder(Recorder):
         unknown.__cause__ = failure
         return unknown
 
-    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
-        """Return the end of a stream, or of its first `at` events, as of one instant."""
-        upto = LARGEST if at is None else at
+    def select_head(self, stream: str, upto: int = LARGEST) -> StreamHead:
+        """Return the end of a stream, or of its part up to version `upto`, at one instant."""
         return self._connections.read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:

@@ -104,9 +104,8 @@ class SqliteRecorder(Recorder):
         self.watch.look()
         return outcome
 
-    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
-        """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
-        upto = LAST_VERSION if at is None else at
+    def select_head(self, stream: str, upto: int = LAST_VERSION) -> StreamHead:
+        """Return the end of a stream, or of its part up to version `upto`, at one instant. Raises `CorruptRecord`."""
         return self._read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:
