@@ -105,6 +105,8 @@ def statements_to_make(sql: Sql, table: Table, prefix: str = "") -> list[str]:
         made += [
             f"COMMENT ON COLUMN {place}.{quoted(column.name)} IS {_text(_meaning(column))}" for column in table.columns
         ]
+        # All on one way to the server and back.
+        return ["; ".join(made)]
     return made
 
 

@@ -132,7 +132,11 @@ class _PostgresStatements:
         return selected(self._run, text, values, most, self._schema, self._until)
 
     def change(self, text: str, *values: Scalar) -> int:
-        return int(self._run(text, values).rowcount)
+        if values:
+            return int(self._run(text, values).rowcount)
+        # It makes tables or views, and never comes again: to prepare it would be two more ways to the server, and have
+        # the driver forget what comes often.
+        return self._connection.execute(text.encode(), prepare=False).rowcount
 
     def change_all(self, text: str, rows: Iterable[Sequence[Scalar]]) -> None:
         with self._connection.cursor() as cursor:
@@ -270,15 +274,13 @@ class PostgresSeries:
         for name, select in views.items():
             # In the place of the old one, so that what others have made of it stays; where a column is gone or
             # is of another type now, that cannot be.
-            statements.change("SAVEPOINT one_view")
+            view = f"VIEW {self.place}.{quoted(name)}"
             try:
-                statements.change(f"CREATE OR REPLACE VIEW {self.place}.{quoted(name)} AS {select}")
+                statements.change(f"SAVEPOINT one_view; CREATE OR REPLACE {view} AS {select}")
             except Exception as error:
                 if getattr(error, "sqlstate", None) != "42P16":
                     raise
-                statements.change("ROLLBACK TO one_view")
-                statements.change(f"DROP VIEW {self.place}.{quoted(name)}")
-                statements.change(f"CREATE VIEW {self.place}.{quoted(name)} AS {select}")
+                statements.change(f"ROLLBACK TO one_view; DROP {view}; CREATE {view} AS {select}")
         if statements.ask("SELECT FROM pg_roles WHERE rolname = $1", _READER):
             statements.change(f"GRANT USAGE ON SCHEMA {self.place} TO {_READER}")
             statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self.place} TO {_READER}")

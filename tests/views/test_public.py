@@ -39,6 +39,15 @@ async def test_public_views_show_what_is_counted_and_list_their_columns(store_ur
         assert listed.is_cut
 
 
+async def test_a_server_keeps_nothing_prepared_of_what_made_tables_and_views(postgres_store_url: str) -> None:
+    async with viewed(postgres_store_url) as (store, views):
+        await note(store, "agent:a", 1, 2)
+        await views.catch_up()
+        generation = await views.present()
+        kept = generation.database.write(lambda s: s.ask("SELECT ltrim(statement) FROM pg_prepared_statements"))
+        assert {str(text).split()[0] for (text,) in kept} <= {"SELECT", "INSERT", "UPDATE", "DELETE"}
+
+
 async def why_refused(views: Views, text: str) -> str:
     """Return why a question is refused; an empty text for one that is answered."""
     try:
