@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from functools import cache
 from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -205,7 +206,12 @@ def takes_long(item: pytest.Item) -> bool:
 
 def folder_of(item: pytest.Item) -> str:
     """Return the folder of this directory that a test lies in; an empty text for one that lies elsewhere."""
-    return item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+    return _folder_of(item.path)
+
+
+@cache
+def _folder_of(path: Path) -> str:
+    return path.relative_to(_TESTS).parts[0] if path.is_relative_to(_TESTS) else ""
 
 
 def is_slow(item: pytest.Item) -> bool:

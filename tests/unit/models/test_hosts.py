@@ -2,8 +2,6 @@
 
 import httpx2
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
@@ -38,6 +36,8 @@ class Host:
     ],
 )
 async def test_signed_thinking_goes_to_no_host_that_would_refuse_it(asked: str, then: str, *, goes_back: bool) -> None:
+    from anthropic import AsyncAnthropic
+
     thought: JsonValue = {"type": "thinking", "thinking": "Hm.", "signature": "s=="}
     there = Host({"content": [thought, {"type": "text", "text": "Tea."}], "stop_reason": "end_turn"})
 
@@ -53,6 +53,8 @@ async def test_signed_thinking_goes_to_no_host_that_would_refuse_it(asked: str, 
 
 
 async def test_reasoning_of_responses_is_marked_with_its_host_and_goes_back_there_alone() -> None:
+    from openai import AsyncOpenAI
+
     told: JsonValue = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "Tea."}]}
     there = Host({"status": "completed", "output": [THOUGHT, told]})
 
