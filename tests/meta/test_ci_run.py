@@ -12,6 +12,11 @@ echo "made $target"
 [ "$target" != coverage ] || [ "$FAILING" = silence ] || echo '10 passed, 2 warnings in 0.1s'
 [ "$target" != "$FAILING" ]
 """
+PYTHON = """#!/bin/sh
+echo "made fragment"
+echo "compiles ${PYTHONDONTWRITEBYTECODE:+not }into $PYTHONPYCACHEPREFIX"
+[ "$FAILING" != fragment ]
+"""
 STEPS = ("setup", "lint", "contracts", "fragment", "types", "smoke", "pythons", "coverage", "demo")
 
 
@@ -20,7 +25,7 @@ def checkout(root: Path, tmp_path: Path) -> Path:
     files = {
         ".ci/run": (root / ".ci" / "run").read_text(encoding="utf-8"),
         "bin/make": STUB,
-        "venv/bin/python": '#!/bin/sh\necho "made fragment"\n[ "$FAILING" != fragment ]\n',
+        "venv/bin/python": PYTHON,
         "examples/demo/demo.py": "",
     }
     for name, text in files.items():
@@ -31,8 +36,9 @@ def checkout(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(checkout: Path, failing: str) -> "subprocess.CompletedProcess[str]":
+def run(checkout: Path, failing: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     environment = {"PATH": f"{checkout / 'bin'}:/usr/bin:/bin", "VENV": str(checkout / "venv"), "FAILING": failing}
+    environment |= variables
     return subprocess.run([checkout / ".ci" / "run"], env=environment, capture_output=True, text=True)
 
 
@@ -64,3 +70,8 @@ def test_what_fails_aside_does_not_hide_that_tests_failed(checkout: Path) -> Non
     assert "10 passed" in aside.stdout
     assert "failed: tests" in tests.stderr
     assert "made demo" in tests.stdout
+
+
+def test_what_is_compiled_is_kept_in_the_environment_whatever_a_variable_says(checkout: Path) -> None:
+    done = run(checkout, "nothing", PYTHONDONTWRITEBYTECODE="1")
+    assert f"compiles into {checkout / 'venv' / 'bytecode'}" in done.stdout.splitlines()
