@@ -132,21 +132,19 @@ class _PostgresStatements:
         return selected(self._run, text, values, most, self._schema, self._until)
 
     def change(self, text: str, *values: Scalar) -> int:
-        if values:
-            return int(self._run(text, values).rowcount)
-        # It makes tables or views, and never comes again: to prepare it would be two more ways to the server, and have
-        # the driver forget what comes often.
-        return self._connection.execute(text.encode(), prepare=False).rowcount
+        # One without values makes tables or views, and never comes again: to prepare it would be two more ways to the
+        # server, and have the driver forget what comes often.
+        return int(self._run(text, values, prepare=bool(values)).rowcount)
 
     def change_all(self, text: str, rows: Iterable[Sequence[Scalar]]) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(text.encode(), rows)
 
-    def _run(self, text: str, values: Sequence[Any]) -> Any:
+    def _run(self, text: str, values: Sequence[Any], *, prepare: bool = True) -> Any:
         from psycopg import RawCursor
 
-        # Prepared, so that it is one statement and no more, whatever is in the text.
-        return RawCursor(cast(Any, self._connection)).execute(text.encode(), values, prepare=True)
+        # Prepared, it is one statement and no more, whatever is in the text.
+        return RawCursor(cast(Any, self._connection)).execute(text.encode(), values, prepare=prepare)
 
 
 class PostgresSeries:
