@@ -12,6 +12,7 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
+from steptrail.domain.flow.ids import execution_id
 from steptrail.domain.flow.standing import standing
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
@@ -39,6 +40,7 @@ _Tried = (
 )
 
 _MARKS: Mapping[type[stored.FlowEvent], str] = {
+    stored.FlowForked: "forked",
     stored.NodeFailureRecorded: "recorded",
     stored.NodeFailed: "failed",
     stored.WaitStarted: "waits",
@@ -206,6 +208,8 @@ class FlowExplainer:
                     self._is_over = True
                 else:
                     self._begin(event.execution_id, record.version)
+            elif isinstance(event, stored.FlowForked):
+                self._go_on_from(event)
             if not self._is_over:
                 self._note(record)
                 self._state = extend(self._state, [record])
@@ -216,7 +220,17 @@ class FlowExplainer:
         """Tell whether the execution that was seen last is the one that is asked for."""
         if self._asked is None or not self._started:
             return False
-        return self._asked in (self._started[-1], len(self._started)) or str(self._asked) == str(len(self._started))
+        number = len(self._started)
+        # A fork calls the executions that it shares by its own id, and their events by that of its source.
+        own = execution_id(self._id, number)
+        return self._asked in (self._started[-1], own, number) or str(self._asked) == str(number)
+
+    def _go_on_from(self, event: stored.FlowForked) -> None:
+        """Take the beginning of a fork in: what comes before it has the versions of another stream."""
+        self._events = {}
+        if event.status is ExecutionStatus.PAUSED and not self._is_over:
+            again = {(visit.node, visit.visit) for visit in self._state.open_visits}
+            self._tries = {task: tries for task, tries in self._tries.items() if task[:2] not in again}
 
     def _begin(self, execution: str, version: int) -> None:
         self._started.append(execution)

@@ -8,12 +8,14 @@ from steptrail.domain.flow.definition import FlowDefinition, read_definition
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import Node
 from steptrail.domain.kernel.given import a_kind_of
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode, NodeMark
 
 DRAWN_TYPES = tuple(
     kind.TYPE
     for kind in (
-        *(stored.FlowStarted, stored.FlowRetried, stored.NodeOpened, stored.NodeCompleted, stored.NodeFailed),
+        *(stored.FlowStarted, stored.FlowForked, stored.FlowRetried),
+        *(stored.NodeOpened, stored.NodeCompleted, stored.NodeFailed),
         *(stored.NodeFailureRecorded, stored.NodeSkipped, stored.NodeCancelled, stored.NodeAttemptStarted),
         *(stored.NodeRetryScheduled, stored.NodeAttemptSuspended, stored.NodeAttemptInterrupted),
         *(stored.StepHeld, stored.StepAnswered, stored.HumanRequested, stored.HumanAnswered, stored.HumanExpired),
@@ -82,8 +84,8 @@ class _Pen:
             case stored.NodeCancelled():
                 if self.marks.get(event.node) != "failed":
                     self.marks[event.node] = "cancelled"
-            case stored.FlowRetried():
-                again: dict[str, NodeMark] = {"failed": "open", "cancelled": "open"}
+            case stored.FlowRetried() | stored.FlowForked(status=ExecutionStatus.PAUSED):
+                again: dict[str, NodeMark] = {"failed": "open", "cancelled": "open", "waiting": "open"}
                 self.marks = {node: again.get(mark, mark) for node, mark in self.marks.items()}
             case _:
                 self._apply_answer(event)

@@ -38,6 +38,11 @@ class _VisitPen(Rests):
                 self._open[node, visit] = begun
             case stored.FlowResumed(ended_by=ended_by, worker=worker):
                 self.resumed(at, version, ended_by, worker, waits_on=False)
+            case stored.FlowForked():
+                # What was under way stays with the source, and begins anew here under the same names.
+                for left in self._open.values():
+                    left.close(self._alive, "interrupted", "begins anew")
+                self._open, self._lanes = {}, {}
             case stored.ExecutionFinished():
                 for still_open in self._open.values():
                     still_open.close(at, "interrupted")

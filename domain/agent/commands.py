@@ -15,6 +15,7 @@ from steptrail.domain.kernel.commands import FromOutside, OwnersCommand
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 
@@ -113,20 +114,6 @@ class Settle(FromOutside, frozen=True, kw_only=True):
     result: JsonValue = None
     message: str | None = None
     reason: str | None = None
-
-
-class Fork(FromOutside, frozen=True, kw_only=True):
-    """Open another session that goes on from the past of this one, up to the folded state.
-
-    The events that follow begin the stream of the new session. `digest` is that of the commit with the newest event of
-    this past.
-    """
-
-    by: str
-    digest: str = ""
-    name: str | None = None
-    reason: str | None = None
-    metadata: dict[str, JsonValue] = {}
 
 
 Command = Start | Retry | Send | Resume | Settle | Approve | Deny | Fork | OwnersCommand

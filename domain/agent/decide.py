@@ -25,7 +25,8 @@ from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, end_of_segment
+from steptrail.domain.shared.run import SegmentEnd, end_of_segment
+from steptrail.domain.shared.state import of_fork
 from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
@@ -212,16 +213,7 @@ def _fork(state: AgentState, command: Fork) -> tuple[events.AgentEvent, ...]:
         raise CommandRejected("fork", state.agent_id, why)
     return (
         events.SessionForked(
-            name=command.name or state.name,
-            source=state.agent_id,
-            version=state.version,
-            digest=command.digest,
-            by=command.by,
-            reason=command.reason,
-            status=ExecutionStatus.PAUSED if state.is_open else state.status,
-            executions=state.fold.executions,
-            steps=state.step_count,
-            metadata={**state.metadata, **command.metadata},
+            **of_fork(state, command, session_id=state.agent_id, steps=state.step_count),
             agent=state.execution.agent if state.execution is not None and state.is_open else None,
         ),
     )

@@ -11,7 +11,6 @@ from steptrail.domain.agent.events import ContinuationEvaluated, InferenceReques
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
-from steptrail.domain.base import Value
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
@@ -26,13 +25,6 @@ from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_togeth
 
 HookPhase = tuple[str, int, int | None]
 """Hook type, step number and position of the tool call: they identify one run of the hooks of one moment."""
-
-
-class ForkRef(Value, frozen=True):
-    """The origin of a fork: a session, and how many of its events are the past of the fork."""
-
-    session: str
-    version: int
 
 
 class StepFold(Struct):
@@ -126,7 +118,6 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     resume_to: Phase = Phase.BOUNDARY
     wait_origin: Phase = Phase.BOUNDARY
     agent_id: str = ""
-    forked_from: ForkRef | None = None
     messages: Log[Message] = field(default_factory=Log[Message])
     origins: Log[MessageOrigin] = field(default_factory=Log[MessageOrigin])
     input_at: int = 0

@@ -6,13 +6,12 @@ from msgspec import structs
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.fold import ExecutionFold, ForkRef, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.fold_calls import cut_calls
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.kernel.log import Log
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.shared import fold as shared
 from steptrail.domain.shared.keys import said, with_retry
@@ -30,23 +29,14 @@ EXECUTION_HANDLERS.of(stored.StopRequested)(shared.stop_requested)
 
 @EXECUTION_HANDLERS.of(stored.SessionForked)
 def _session_forked(fold: SessionFold, event: stored.SessionForked, at: int) -> None:
-    """Make the past of another session the past of this one, without its requests, its keys and its parent."""
-    fold.name, fold.parent, fold.forked_from = event.name, None, ForkRef(event.source, event.version)
-    fold.metadata = {**fold.metadata, **event.metadata}
-    fold.created_at, fold.worker, fold.keys = at, "", {}
-    # Every execution of the past that has ended had done so when the fork began, which is version 1 of this session.
-    fold.ended_at_version = Log([1] * len(fold.ended_at_version))
+    """Go on from the past of another session."""
+    shared.forked(fold, event, at, execution_id(SessionId(fold.agent_id), fold.executions))
     if fold.phase is Phase.BOUNDARY:
         fold.resume_to = fold.phase
     if (execution := fold.execution) is not None:
-        # Effect ids begin with the execution's id, and an effect of this session is not one of the other session.
-        execution.id = execution_id(SessionId(fold.agent_id), execution.ordinal)
+        execution.asked_again = False
         if execution.retry_of is not None:
             execution.retry_of = execution_id(SessionId(fold.agent_id), execution.ordinal - 1)
-        execution.key = execution.stop_request = execution.pause_request = execution.wait = None
-        execution.paused = execution.unpaused = None
-        execution.waits, execution.asked_again = (), False
-        execution.productive = True
 
 
 @EXECUTION_HANDLERS.of(stored.MessagesAppended)

@@ -8,7 +8,7 @@ from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, is_effect_of, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, is_effect_of
 from steptrail.domain.agent.interruptions import restated
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
@@ -17,7 +17,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
-from steptrail.domain.kernel.record import StreamVersion
+from steptrail.domain.shared.forks import forked_from
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
@@ -51,12 +51,6 @@ def _children(state: AgentState) -> Sequence[str]:
         and is_effect_of(state.agent_id, call.effect_id or "")
         and call.status is not CallStatus.COMPLETED
     ]
-
-
-def _forked_from(event: events.AgentEvent) -> StreamVersion | None:
-    if not isinstance(event, events.SessionForked):
-        return None
-    return StreamVersion(stream_of(SessionId(event.source)), event.version, event.digest)
 
 
 def _opens_segment(event: events.AgentEvent) -> bool:
@@ -98,7 +92,7 @@ AGENT: Machine[AgentState, Command, events.AgentEvent, Effect] = Machine(
         children=_children,
         began_and_ended=began_and_ended,
     ),
-    forked_from=_forked_from,
+    forked_from=forked_from(STREAM_PREFIX),
     segment=segment_of,
     opens_segment=_opens_segment,
     settle_late=_settle_late,

@@ -110,7 +110,6 @@ def summary(state: AgentState) -> RunSummary:
         name=execution.agent.name if execution is not None else fold.name,
         steps=state.step_count,
         active_seconds=execution.active_us / 1e6 if execution is not None else 0.0,
-        fork_of=None if fold.forked_from is None else STREAM_PREFIX + fold.forked_from.session,
     )
 
 

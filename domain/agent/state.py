@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.fold import ExecutionFold, ForkRef, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
@@ -60,11 +60,6 @@ class AgentState(StreamState[SessionFold]):
     def agent_id(self) -> str:
         """The session's id."""
         return self._fold.agent_id
-
-    @property
-    def forked_from(self) -> ForkRef | None:
-        """The session from which this one was forked; None when it is no fork."""
-        return self._fold.forked_from
 
     @property
     def parent_agent_id(self) -> str | None:

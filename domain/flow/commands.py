@@ -14,6 +14,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import FromOutside, OwnersCommand
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 
@@ -144,5 +145,14 @@ class AnswerStep(FromOutside, frozen=True, kw_only=True):
 
 
 FlowCommand = (
-    StartFlow | ResumeFlow | RetryFlow | SettleNode | AnswerQuestion | AnswerStep | Approve | Deny | OwnersCommand
+    StartFlow
+    | ResumeFlow
+    | RetryFlow
+    | Fork
+    | SettleNode
+    | AnswerQuestion
+    | AnswerStep
+    | Approve
+    | Deny
+    | OwnersCommand
 )

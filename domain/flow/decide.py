@@ -14,8 +14,10 @@ from steptrail.domain.flow.said import said, said_to
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, end_of_segment
+from steptrail.domain.shared.state import of_fork
 from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
 
@@ -34,6 +36,8 @@ def decide(state: FlowState, command: commands.FlowCommand) -> tuple[events.Flow
             return _resume(state, command)
         case commands.RetryFlow():
             return _retry(state, command)
+        case Fork():
+            return _fork(state, command)
         case commands.SettleNode():
             return settle(state, command)
         case commands.AnswerQuestion():
@@ -195,6 +199,32 @@ def _retry(state: FlowState, command: commands.RetryFlow) -> tuple[events.FlowEv
             reason=command.reason,
             by=command.by,
             key=command.key,
+        ),
+    )
+
+
+def why_no_fork(state: FlowState) -> str | None:
+    """Return why a run cannot be forked after the events of a state, and where it can be; None when it can."""
+    if (run := state.run) is None:
+        return f"after {state.version} events nothing was started in it: fork where a run has begun"
+    if not run.acted:
+        return None
+    done = ", ".join(f'"{node}"' for node in sorted(run.acted))
+    return (
+        f"after {state.version} events {done} may have done what counts only once, and would do it again in the fork: "
+        f"fork after event {run.forkable_at}, before it began, or where it has ended"
+    )
+
+
+def _fork(state: FlowState, command: Fork) -> tuple[events.FlowEvent, ...]:
+    if (why := why_no_fork(state)) is not None or (run := state.run) is None:
+        raise CommandRejected("fork", state.stream_id, why or "nothing was started in it")
+    return (
+        events.FlowForked(
+            **of_fork(state, command, session_id=state.flow_id, steps=run.finished_visits),
+            definition=run.started.definition,
+            fingerprint=run.started.digest,
+            options=run.options,
         ),
     )
 

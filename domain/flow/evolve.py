@@ -44,8 +44,11 @@ def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowStat
         fold.version, fold.updated_at = record.version, at
         if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
             fold.seen_at = at
-        if fold.execution is not None and fold.execution.waits and _goes_on(fold, event):
-            fold.execution.waits = ()
+        if (run := fold.execution) is not None:
+            if run.waits and _goes_on(fold, event):
+                run.waits = ()
+            if not run.acted:
+                run.forkable_at = record.version
         state.as_of = at
     return state
 

@@ -44,8 +44,10 @@ class VisitFold(Struct):
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
     `changed` is what a person has changed before it began, which the visits after it see too.
     `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
-    what was told of these; those of the visit itself are under `THE_VISIT`. `edited` are the places of those that were
-    begun with arguments that a person made. `clock` shows how much of the timeout of a map is used, and runs while that
+    what was told of these; those of the visit itself are under `THE_VISIT`. `acted` are the places of those
+    that may have done in the world what counts only once: of `unsafe` tries until they fail, and of `keyed` ones, whose
+    keys are not those of a fork. `edited` are the places of those that were begun with arguments that a person made.
+    `clock` shows how much of the timeout of a map is used, and runs while that
     of any of its items does. `may_begin` and `may_end` are what a person said of a map.
     """
 
@@ -64,6 +66,7 @@ class VisitFold(Struct):
     streams: Log[str] = field(default_factory=Log[str])
     effects: Layers[int, str] = field(default_factory=Layers[int, str])
     bills: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])
+    acted: Layers[int, bool] = field(default_factory=Layers[int, bool])
     edited: frozenset[int] = frozenset()
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
@@ -85,6 +88,8 @@ class RunFold(ExecutionBase, kw_only=True):
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
     have failed, and whose tries were cut off or had no end: the run went on without them. The clock `active`
     shows the time in which any node ran.
+    `acted` are the nodes whose open visit may have done what counts only once, and `forkable_at` is the newest version
+    at which there were none.
     """
 
     started: FlowStarted
@@ -112,6 +117,8 @@ class RunFold(ExecutionBase, kw_only=True):
     waiting_since: int = 0
     retries: int = 0
     left: tuple[str, ...] = ()
+    acted: frozenset[str] = frozenset()
+    forkable_at: int = 0
 
     def running(self) -> list[Task]:
         """Return the tasks with a try that has not ended, in the order of their start."""
@@ -155,6 +162,12 @@ class RunFold(ExecutionBase, kw_only=True):
         """Return the next number in the order of what becomes due or lands."""
         self.order += 1
         return self.order
+
+    def note_acted(self, visit: VisitFold | None, place: int, acted: bool) -> None:
+        """Note whether an open visit, or an item of it, may have done what counts only once."""
+        if visit is not None:
+            visit.acted = visit.acted.updated({place: True} if acted else {}, () if acted else (place,))
+            self.acted = self.acted | {visit.node} if visit.acted else self.acted - {visit.node}
 
     def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> BilledUsage:
         """Add a bill to the run and to a visit, less what was `counted` of it before; return what was added."""

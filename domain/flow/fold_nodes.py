@@ -83,6 +83,7 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     del run.open[visit.node]
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
+    run.acted -= {visit.node}
     graph, delta = graph_of(run.started.definition), replace(together((visit.changed, delta)), kept=delta.kept)
     view = visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view

@@ -6,7 +6,7 @@ from steptrail.domain.errors import RecordTooNew
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
-from steptrail.domain.flow.ids import effect_id, flow_stream
+from steptrail.domain.flow.ids import effect_id, execution_id, flow_stream
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
@@ -59,6 +59,28 @@ def _flow_started(fold: FlowFold, event: stored.FlowStarted, at: int) -> None:
         marking=Marking.at_entry(graph),
         views={0: view},
     )
+
+
+@RUN_HANDLERS.of(stored.FlowForked)
+def _flow_forked(fold: FlowFold, event: stored.FlowForked, at: int) -> None:
+    """Go on from the past of another stream. Visits that were under way are to open anew, as if they never had."""
+    shared.forked(fold, event, at, execution_id(fold.flow_id, fold.executions))
+    if (run := fold.execution) is None:
+        return
+    run.active = run.active.stopped(fold.seen_at)
+    graph = graph_of(run.started.definition)
+    for visit in reversed(run.open.values()):
+        run.marking = run.marking.undone(graph, graph.numbers[visit.node], visit.inputs)
+        run.counts, run.visits_of = _without_one(run.counts, visit.node), _without_one(run.visits_of, visit.node)
+    # The streams below, and whatever was asked or tried, stay with the source.
+    run.open, run.tasks, run.left, run.acted = {}, {}, (), frozenset()
+    if run.finished is None:
+        run.ended_by = None
+
+
+def _without_one(counts: Layers[str, int], node: str) -> Layers[str, int]:
+    left = counts.get(node, 1) - 1
+    return counts.updated({node: left} if left else {}, () if left else (node,))
 
 
 @RUN_HANDLERS.of(stored.FlowResumed)

@@ -23,6 +23,8 @@ from steptrail.domain.usage import BilledUsage
 
 TASK_HANDLERS = Handlers[FlowFold, [int], None]()
 
+_ONCE = frozenset({ToolEffect.UNSAFE, ToolEffect.KEYED})
+
 _Tried = (
     stored.NodeAttemptStarted
     | stored.NodeAttemptCompleted
@@ -90,6 +92,8 @@ def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
     run, task = found
     task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
     task.landing = task.retry = None
+    if event.effect in _ONCE:
+        run.note_acted(run.open.get(task.node), task.place, True)
     task.clock = task.clock.started(at)
     run.follow_clock(task.node, at)
     run.attempts += 1
@@ -124,7 +128,9 @@ def _completed(fold: FlowFold, event: stored.NodeAttemptCompleted, at: int) -> N
 def _failed(fold: FlowFold, event: stored.NodeAttemptFailed, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
         # Another try of it begins another stream, with a bill of its own.
-        task = ended[1]
+        run, task = ended
+        if task.effect is ToolEffect.UNSAFE:
+            run.note_acted(run.open.get(task.node), task.place, False)
         task.failures, task.billed = task.failures + (event.attempt > 0), None
 
 
@@ -168,6 +174,8 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
         # It runs again only by the word of a person, who knows what became of this try.
         is_known = event.then is stored.NodeThen.RERUN
         visit.unknown = visit.unknown - {task.item} if is_known else visit.unknown | {task.item}
+        if is_known:
+            run.note_acted(visit, task.place, False)
     if task.phase is TaskPhase.PARKED:
         task.asked_at, task.asked_at_version = at, fold.version + 1
     _rested(run, at)

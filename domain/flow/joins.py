@@ -85,6 +85,19 @@ class Marking(Struct, frozen=True, kw_only=True):
         """Return the marking after a visit was taken up again that had ended without a result."""
         return replace(self, opened=self.opened | 1 << node)
 
+    def undone(self, graph: Graph, node: int, inputs: tuple[Token, ...]) -> "Marking":
+        """Return the marking after an open visit was given up that is to open anew, and first, with the same tokens."""
+        here = (*inputs, *self.tokens.get(node, ()))
+        looping = sum(graph.is_loop(edge) for edge, _ in here)
+        return replace(
+            self,
+            tokens={**self.tokens, node: here},
+            released={node: inputs, **self.released},
+            forward=self.forward | (len(here) > looping) << node,
+            looping=self.looping | (looping > 0) << node,
+            opened=self.opened | 1 << node,
+        )
+
     def ending(self, graph: Graph, node: int, number: int, enables: Iterable[int] = (), past: int = 0) -> "Marking":
         """Return the marking after a visit has ended and the edges `enables` were taken.
 

@@ -18,6 +18,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
+from steptrail.domain.shared.forks import forked_from
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
@@ -92,6 +93,7 @@ FLOW: Machine[FlowState, FlowCommand, events.FlowEvent, FlowEffect] = Machine(
         children=_children,
         began_and_ended=began_and_ended,
     ),
+    forked_from=forked_from(STREAM_PREFIX),
     segment=segment_of,
     opens_segment=_opens_segment,
     settle_late=_settle_late,

@@ -66,6 +66,7 @@ def _table() -> dict[RunPhase, dict[type[stored.FlowEvent], RunPhase | Goal]]:
     for phase in _OPEN:
         table[phase][stored.ExecutionPaused] = RunPhase.PAUSED
         table[phase][stored.FlowResumed] = Goal.ON
+        table[phase][stored.FlowForked] = RunPhase.PAUSED
     # A run that waits goes on waiting in its new segment, until something of it is over.
     table[RunPhase.WAITING][stored.FlowResumed] = RunPhase.WAITING
     return table

@@ -10,6 +10,7 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared import events as stored
+from steptrail.domain.shared.forks import Forked, ForkRef
 from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
@@ -67,6 +68,7 @@ class FoldBase(Struct, Generic[PhaseT_co, ExecutionT_co], kw_only=True):
     version: int = 0
     name: str = ""
     parent: ParentRef | None = None
+    forked_from: ForkRef | None = None
     metadata: dict[str, JsonValue] = {}
     created_at: int = 0
     updated_at: int = 0
@@ -101,6 +103,23 @@ Fold = FoldBase[str, ExecutionBase]
 def session_started(fold: Fold, event: stored.SessionStarted, at: int) -> None:
     """Apply the first event of a stream."""
     fold.name, fold.parent, fold.metadata, fold.created_at = event.name, event.parent, dict(event.metadata), at
+
+
+def forked(fold: Fold, event: Forked, at: int, execution: str) -> None:
+    """Make the past of another stream the past of this one, without its requests, its keys and its parent.
+
+    `execution` is the id of the last execution here: effect ids begin with it, so no effect of one of the two streams
+    is taken for one of the other.
+    """
+    fold.name, fold.parent, fold.forked_from = event.name, None, ForkRef(event.source, event.version)
+    fold.metadata = {**fold.metadata, **event.metadata}
+    fold.created_at, fold.worker, fold.keys = at, "", {}
+    # Every execution of the past that has ended had done so when the fork began, which is version 1 of this stream.
+    fold.ended_at_version = Log([1] * len(fold.ended_at_version))
+    if (run := fold.execution) is not None:
+        run.id, run.key, run.productive = execution, None, True
+        run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
+        run.waits = ()
 
 
 def metadata_changed(fold: Fold, event: stored.MetadataChanged, at: int) -> None:

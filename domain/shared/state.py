@@ -11,6 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.standing import Standing
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.fold import Fold
+from steptrail.domain.shared.forks import Fork, ForkRef, OfFork
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -54,6 +55,11 @@ class StreamState(Generic[F]):
     def parent(self) -> ParentRef | None:
         """The effect of another stream, such as a tool call, that began this one; None when a caller did."""
         return self._fold.parent
+
+    @property
+    def forked_from(self) -> ForkRef | None:
+        """The stream from which this one was forked; None when it is no fork."""
+        return self._fold.forked_from
 
     @property
     def metadata(self) -> Mapping[str, JsonValue]:
@@ -153,7 +159,6 @@ def summary_of(
     name: str,
     steps: int,
     active_seconds: float,
-    fork_of: str | None = None,
 ) -> RunSummary:
     """Return the row of a stream in a list."""
     fold, execution = state.fold, state.fold.execution
@@ -177,11 +182,27 @@ def summary_of(
         active_seconds=active_seconds,
         cost=state.cost,
         parent=fold.parent,
-        fork_of=fork_of,
+        fork_of=None if fold.forked_from is None else f"{kind}:{fold.forked_from.session}",
         started_at=fold.created_at,
         updated_at=fold.updated_at,
         version=fold.version,
     )
+
+
+def of_fork(state: StreamState[F], command: Fork, *, session_id: str, steps: int) -> OfFork:
+    """Return the fields of the event with which the fork of a stream begins."""
+    return {
+        "name": command.name or state.name,
+        "source": session_id,
+        "version": state.version,
+        "digest": command.digest,
+        "by": command.by,
+        "reason": command.reason,
+        "status": ExecutionStatus.PAUSED if state.is_open else state.status,
+        "executions": state.fold.executions,
+        "steps": steps,
+        "metadata": {**state.metadata, **command.metadata},
+    }
 
 
 def began_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:

@@ -11,6 +11,7 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
@@ -69,13 +70,13 @@ def summary(event: Event) -> str:
 # A new event is a type error here: the function returns in every case of the union, and has no other.
 
 
-def words_of(event: stored.AgentEvent) -> str:
+def words_of(event: stored.AgentEvent | Forked) -> str:
     """Return what an event says. Those that workflows have too are told of with the same words there."""
     match event:
         case stored.SessionStarted(name=name):
             return name
-        case stored.SessionForked(source=source, version=version, by=by, reason=reason):
-            return f"{source} after {version} events, by {by}{because(reason)}"
+        case Forked():
+            return f"{event.source} after {event.version} events, by {event.by}{because(event.reason)}"
         case stored.MessagesAppended(messages=messages, by=by):
             return f"{by}: {messages[-1].text if messages else ''}"
         case stored.MetadataChanged(changes=changes, removed=removed, by=by):

@@ -6,11 +6,12 @@ from typing import Literal
 from steptrail.domain.errors import SessionNotFound
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, RetryFlow, SettleNode, Verdict
 from steptrail.domain.flow.events import FlowEvent
-from steptrail.domain.flow.ids import checked_flow_id
+from steptrail.domain.flow.ids import checked_flow_id, flow_stream
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row
+from steptrail.domain.shared.forks import Fork
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.projections.flow_drawing import DrawnFlow
@@ -21,6 +22,7 @@ from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
@@ -187,6 +189,29 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
             key=key,
         )
         return await self._control.answer_step(command)
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        session: str | None = None,
+        by: str = "user",
+        reason: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+    ) -> "Flow":
+        """Open another stream that goes on from this one's past, the first `at` events or all, and return it.
+
+        The past is shared and not copied: what a finished visit came to holds in both, and whatever happens in one of
+        the two, the other does not notice. Visits that were under way begin anew in the fork, with effect ids and
+        streams below of its own. Where an execution is open the fork is paused, and `resume` goes on; where one had
+        failed or was stopped, `retry` does. Requests to stop or pause, keys, questions and their answers do not come
+        along. `session` is the new id, chosen when it is not given. Raises `SessionNotFound`, and `CommandRejected`
+        where an `unsafe` or `keyed` node was under way, which names an event after which it can be forked, or when the
+        new stream exists.
+        """
+        into = checked_flow_id(new_id("run") if session is None else session)
+        await self._forked(flow_stream(into), at, Fork(by=by, reason=reason, metadata=metadata or {}))
+        return Flow(self._env, into)
 
     async def draw(self) -> DrawnFlow:
         """Return the drawing of the newest execution: what became of each node, and how often each edge was taken.

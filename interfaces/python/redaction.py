@@ -25,7 +25,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.envelope import Artifact
-from steptrail.domain.flow.events import FlowEvent, FlowStarted, NodeFailed, NodeFailureRecorded
+from steptrail.domain.flow.events import FlowEvent, FlowForked, FlowStarted, NodeFailed, NodeFailureRecorded
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.kernel.record import Recorded
@@ -117,7 +117,7 @@ class _Redaction:
     def flow_event(self, event: FlowEvent) -> FlowEvent:
         content: dict[str, object] = {name: self.value(getattr(event, name)) for name in event.CONTENT}
         match event:
-            case FlowStarted(definition=definition):
+            case FlowStarted(definition=definition) | FlowForked(definition=definition):
                 content["definition"] = self.value(definition)
             case NodeFailed(error=error) | NodeFailureRecorded(error=error):
                 content["error"] = structs.replace(error, details=self.value(error.details))

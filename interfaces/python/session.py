@@ -3,15 +3,15 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from steptrail.domain.agent.commands import Fork, Retry, Send, Settle, Verdict
+from steptrail.domain.agent.commands import Retry, Send, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.ids import SessionId, checked_session_id
+from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.forks import Fork
 from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.runtime.agent.agent import Agent, AnyAgent
@@ -242,8 +242,6 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         `step.completed` or the end of an execution, or when the new session exists.
         """
         into = checked_session_id(new_id("run") if session is None else session)
-        if at is not None:
-            a_whole(at, "`at`, a version,", least=1)
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
-        await self._control.fork(into, command, at=at)
+        await self._forked(stream_of(into), at, command)
         return Session(self._env, into)

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
+from msgspec.structs import replace
+
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.machine import E, S
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.forks import Fork
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.kinds import Explanation
 from steptrail.runtime.kernel.control import StreamControl
@@ -52,6 +56,12 @@ class SteeredHandle(Handle[S, E, X_co], Generic[S, E, X_co, R_co]):
         Raises `SessionNotFound`, and `CommandRejected` when no execution is open.
         """
         return self._standing_at(await self._steering.request(Stop(by=by, reason=reason, key=key)))
+
+    async def _forked(self, into: str, at: int | None, command: Fork) -> None:
+        """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them."""
+        if at is not None:
+            a_whole(at, "`at`, a version,", least=1)
+        await self._steering.fork(into, lambda digest: replace(command, digest=digest), by=command.by, at=at)
 
     async def approve(
         self,

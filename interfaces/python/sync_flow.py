@@ -3,7 +3,7 @@
 from steptrail.infrastructure.portal import Portal
 from steptrail.interfaces.python.flow import Flow
 from steptrail.interfaces.python.sync import SyncFollowing
-from steptrail.interfaces.python.twins import Twin, blocking, made
+from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
 
 
 class SyncFlow(Twin[Flow]):
@@ -30,4 +30,5 @@ class SyncFlow(Twin[Flow]):
     history = blocking(Flow.history)
     why = blocking(Flow.why)
     draw = blocking(Flow.draw)
+    fork = fetched(Flow.fork, lambda portal, flow: SyncFlow(portal, flow))
     follow = made(Flow.follow, SyncFollowing)

@@ -82,12 +82,20 @@ class FlowLifecycleFold:
 
 
 def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) -> tuple[RunEvent, ...]:
-    """Return the lifecycle events of a whole stream, given its stored events, such as those of `flow.history()`."""
-    fold = FlowLifecycleFold(initial(flow_id))
-    return tuple(event for record in records for event in fold.apply(record))
+    """Return the lifecycle events of a whole stream, given its stored events, such as those of `flow.history()`.
+
+    For a fork, only the events after its beginning count: the events of its past belong to the run before.
+    """
+    fold, events = FlowLifecycleFold(initial(flow_id)), list[RunEvent]()
+    for record in records:
+        events += fold.apply(record)
+        if isinstance(record.event, stored.FlowForked):
+            events.clear()
+    return tuple(events)
 
 
 @_HANDLERS.of(
+    stored.FlowForked,
     stored.LimitReached,
     stored.MetadataChanged,
     stored.NodeAttemptSettledLate,

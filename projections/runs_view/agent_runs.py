@@ -5,24 +5,20 @@ from steptrail.domain.agent.call_phases import is_looked_after
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.storable import plain
 from steptrail.projections.runs_view.calls import close_step, move_call
 from steptrail.projections.runs_view.executions import (
-    begin_rest,
+    begin_fork,
     begin_run,
-    change_metadata,
     end_run,
     end_wait,
     resume_run,
     run_at,
 )
-from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 
 AGENT_STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 AGENT_RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
-
-_OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.WAITING})
 
 
 @AGENT_STREAM_HANDLERS.of(stored.ExecutionStarted)
@@ -34,16 +30,9 @@ def _started(memory: StreamMemory, event: stored.ExecutionStarted, moment: RunMo
 
 @AGENT_STREAM_HANDLERS.of(stored.SessionForked)
 def _forked(memory: StreamMemory, event: stored.SessionForked, moment: RunMoment) -> None:
-    """Begin with the execution that the fork goes on with, if it is open: here it begins with the fork."""
-    memory.name, memory.parent = plain(event.name), None
-    change_metadata(memory, event.metadata)
-    if event.status in _OPEN:
-        run = run_at(memory, event.executions, None, moment)
-        run.standing = ExecutionStatus.PAUSED
-        if event.agent is not None:
-            _take(run, event.agent)
-        begin_run(memory, run, moment)
-        begin_rest(run, RestMemory(moment.version, "pause", True, moment.at, by=event.by), moment)
+    run = begin_fork(memory, event, moment)
+    if run is not None and event.agent is not None:
+        _take(run, event.agent)
 
 
 def _take(run: RunMemory, agent: AgentSnapshot) -> None:

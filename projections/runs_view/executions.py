@@ -11,6 +11,7 @@ from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared import events as stored
+from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.shared.tags import tags_in, tenant_in
 from steptrail.domain.storable import plain
@@ -55,6 +56,19 @@ def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
         moment.changes.put(EXECUTIONS, execution_row(before))
     memory.run = run
     _put_tags(run, tags_in(memory.metadata), moment)
+
+
+def begin_fork(memory: StreamMemory, event: Forked, moment: RunMoment) -> RunMemory | None:
+    """Begin with the execution that a fork goes on with, if it is open, and return it: here it begins with the fork."""
+    memory.name, memory.parent = plain(event.name), None
+    change_metadata(memory, event.metadata)
+    if event.status is not ExecutionStatus.PAUSED:
+        return None
+    run = run_at(memory, event.executions, None, moment)
+    run.standing = ExecutionStatus.PAUSED
+    begin_run(memory, run, moment)
+    begin_rest(run, RestMemory(moment.version, "pause", True, moment.at, by=event.by), moment)
+    return run
 
 
 def resume_run(run: RunMemory, moment: RunMoment, *, worker: str, by: str, ended_by: SegmentEnd) -> None:

@@ -5,7 +5,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.storable import plain
-from steptrail.projections.runs_view.executions import begin_run, end_run, end_wait, resume_run, run_at
+from steptrail.projections.runs_view.executions import begin_fork, begin_run, end_run, end_wait, resume_run, run_at
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
@@ -21,6 +21,17 @@ def _started(memory: StreamMemory, event: stored.FlowStarted, moment: RunMoment)
     begin_run(memory, run, moment)
 
 
+@FLOW_STREAM_HANDLERS.of(stored.FlowForked)
+def _forked(memory: StreamMemory, event: stored.FlowForked, moment: RunMoment) -> None:
+    memory.forked = event
+    if (run := begin_fork(memory, event, moment)) is not None:
+        _go_on_from(run, event)
+
+
+def _go_on_from(run: RunMemory, event: stored.FlowForked) -> None:
+    run.fingerprint, run.definition, run.prices = plain(event.fingerprint), event.definition, event.options.prices
+
+
 @FLOW_STREAM_HANDLERS.of(stored.FlowRetried)
 def _retried(memory: StreamMemory, event: stored.FlowRetried, moment: RunMoment) -> None:
     """Begin another execution with the visits that had not ended well."""
@@ -29,6 +40,8 @@ def _retried(memory: StreamMemory, event: stored.FlowRetried, moment: RunMoment)
     if before is not None:
         run.fingerprint, run.definition, run.prices = before.fingerprint, before.definition, before.prices
         run.bills = before.bills
+    elif memory.forked is not None:
+        _go_on_from(run, memory.forked)
     if event.options is not None:
         run.prices = event.options.prices
     begin_run(memory, run, moment)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.flow.events import FlowForked
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
@@ -185,7 +186,8 @@ class RunMemory:
 class StreamMemory:
     """One stream: the open execution or the last one, and what the next one will need.
 
-    `metadata` holds the entries that say of tags and tenant, and no others.
+    `metadata` holds the entries that say of tags and tenant, and no others. `forked` is the event with which a fork of
+    runs of a workflow began: what it says of the workflow holds for the retry of a run of the past.
     """
 
     stream: str
@@ -194,6 +196,7 @@ class StreamMemory:
     parent: ParentRef | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     run: RunMemory | None = None
+    forked: FlowForked | None = None
 
 
 class RunMoment(Struct, frozen=True):

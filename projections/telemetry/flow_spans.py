@@ -3,6 +3,7 @@
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import TaskEvent
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.projections.telemetry.names import Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
@@ -13,7 +14,7 @@ class FlowSpans:
     """Begins and ends the spans of one stream of runs. It remembers names and numbers of nodes, and nothing else."""
 
     def __init__(self, stream: str, spans: OpenSpans) -> None:
-        self._spans = spans
+        self._stream, self._spans = stream, spans
         self._flow = ""
         self._unfinished: dict[int, tuple[str, int]] = {}
         """Number of a visit among all that did not succeed -> its node, and its number among those of the node."""
@@ -38,6 +39,9 @@ class FlowSpans:
         match event:
             case stored.SessionStarted(name=name):
                 self._flow = name
+            case stored.FlowForked(name=name, executions=executions):
+                self._flow = name
+                spans.begin_execution(f"{id_of(self._stream)}:{executions}")
             case stored.FlowStarted():
                 self._flow = event.flow
                 self._begun.clear()

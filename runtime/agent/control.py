@@ -1,4 +1,4 @@
-"""The commands to one session, from any process, that bring something to run: run, resume, send, retry and fork.
+"""The commands to one session, from any process, that bring something to run: run, resume, send and retry.
 
 `StreamControl` owns the stream, drives it, and takes all other commands. This module decides which execution a command
 is about: whether an input was answered before, what a key was used for, and how a message joins a run.
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.call_starts import refuse_altered_again
-from steptrail.domain.agent.commands import Command, Fork, Resume, Retry, Send, Start
+from steptrail.domain.agent.commands import Command, Resume, Retry, Send, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import KeepWaiting
@@ -342,13 +342,6 @@ class SessionControl:
             isinstance(effect, KeepWaiting) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
             for effect in due
         )
-
-    async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> None:
-        """Open the session `into`, which goes on from the first `at` events of this one, or from all of them.
-
-        Raises `CommandRejected` when something is in flight at that version, or when `into` exists.
-        """
-        await self.stream.fork(stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at)
 
 
 def _runs_the_same(recorded: AgentSnapshot | None, agent: AnyAgent, limits: Limits | None) -> bool:

@@ -3,34 +3,20 @@
 from enum import StrEnum
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.base import Count, Positive
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.forks import Forked
 
 
-class SessionForked(Event, frozen=True, kw_only=True):
+class SessionForked(Forked, frozen=True, kw_only=True):
     """A session was opened as a fork. Its past is the first `version` events of `source`, which are not copied.
 
-    `digest` is that of the commit with the last of those events, in hexadecimal. `status`, `executions` and `steps` (of
-    the last execution) describe that past, for lists that read no other session. So do `agent`, that of the execution
-    that goes on here, None when none is open, and `metadata`, with what the past has.
+    `agent` is that of the execution that goes on here; None when none is open.
     """
 
     TYPE = "session.forked.v1"
     KIND = EventKind.INTENT
-    STATE = frozenset({"agent", "by", "digest", "metadata", "name", "reason", "source"})
-    name: str
-    source: str
-    version: Positive
-    digest: str
-    by: str
-    reason: str | None = None
-    status: ExecutionStatus
-    executions: Count
-    steps: Count
-    metadata: dict[str, JsonValue] = {}
+    STATE = Forked.STATE | {"agent"}
     agent: AgentSnapshot | None = None
 
 

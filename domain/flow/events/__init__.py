@@ -30,7 +30,7 @@ from steptrail.domain.flow.events.people import (
     StepHeld,
     StepPoint,
 )
-from steptrail.domain.flow.events.run import FlowLimit, FlowResumed, FlowRetried, FlowStarted, LimitReached
+from steptrail.domain.flow.events.run import FlowForked, FlowLimit, FlowResumed, FlowRetried, FlowStarted, LimitReached
 from steptrail.domain.shared.events import (
     ApprovalDenied,
     ApprovalExpired,
@@ -58,6 +58,7 @@ __all__ = [
     "ExecutionFinished",
     "ExecutionPaused",
     "FlowEvent",
+    "FlowForked",
     "FlowLimit",
     "FlowResumed",
     "FlowRetried",
@@ -97,6 +98,7 @@ __all__ = [
 FlowEvent = (
     SharedEvent
     | FlowStarted
+    | FlowForked
     | FlowResumed
     | FlowRetried
     | LimitReached

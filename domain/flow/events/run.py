@@ -8,6 +8,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import SegmentEnd
 
 
@@ -44,6 +45,21 @@ class FlowStarted(Event, frozen=True, kw_only=True):
     locator: str | None = None
     use: tuple[str, ...] = ()
     by: str
+
+
+class FlowForked(Forked, frozen=True, kw_only=True):
+    """A stream was opened as a fork. Its past is the first `version` events of `source`, which are not copied.
+
+    The visits that were under way there begin anew here. `definition`, `fingerprint` and `options` are the text and the
+    digest of the workflow of the last execution, and its options.
+    """
+
+    TYPE = "flow.forked.v1"
+    KIND = EventKind.INTENT
+    STATE = Forked.STATE | {"definition", "fingerprint", "options"}
+    definition: str
+    fingerprint: str
+    options: RunOptions
 
 
 class FlowResumed(Event, frozen=True, kw_only=True):

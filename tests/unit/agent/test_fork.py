@@ -7,12 +7,12 @@ from steptrail.domain.agent.effects import RunCalls, RunHooks, TakeDecision
 from steptrail.domain.agent.events import AgentEvent, MetadataChanged, SessionForked, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.fold import ForkRef
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.forks import ForkRef
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (

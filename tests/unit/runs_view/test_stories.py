@@ -202,7 +202,7 @@ def test_a_rest_that_the_end_of_the_run_finds_is_over() -> None:
 
 
 def test_a_fork_of_an_open_run_begins_with_that_run_at_rest_and_counts_from_there() -> None:
-    fork = structs.replace(FORKED, status=ExecutionStatus.IN_PROGRESS, metadata={"tags": {"why": "try"}})
+    fork = structs.replace(FORKED, status=ExecutionStatus.PAUSED, metadata={"tags": {"why": "try"}})
     tables = told(fork, resumed(SegmentEnd.PAUSE), DONE)
     run = only(tables, EXECUTIONS)
     assert (run["ordinal"], run["name"], run["steps"], run["status"]) == (3, "desk", 0, "completed")

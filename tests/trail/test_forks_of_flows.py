@@ -1,0 +1,132 @@
+"""A fork of a run of a workflow, as lists, read models, explanations, drawings, erasing and workers meet it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.errors import CommandRejected, ErasureRefused, SessionErased
+from steptrail.projections.flow_waterfall import flow_waterfall
+from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
+from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.waterfall import WaterfallRow
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import BuiltWorkflow, RunOptions, Workflow
+from tests.runner.kit import trail_of
+
+WAITS = RunOptions(longest_wait=0.0)
+
+
+def asking() -> BuiltWorkflow:
+    """Return a workflow of an agent, a question and a node that works once the question is answered."""
+    critic = AgentBuilder("critic").with_model(ScriptedModel(["fine"] * 9)).build()
+    return (
+        Workflow("ask")
+        .function("plan", lambda _: "cats", output="plan")
+        .agent("critic", critic, prompt="go", output="said")
+        .human("ask", prompt="Well?", output="answer")
+        .function("end", lambda _: 1, output="end")
+        .chain("plan", "critic", "ask", "end")
+        .build()
+    )
+
+
+async def answered(trail: Steptrail, flow: BuiltWorkflow, session: str) -> None:
+    await trail.flow(session).answer("ask", approved=True, by="ana")
+    assert (await trail.flow(session).resume(flow)).status == "completed"
+
+
+async def forked(trail: Steptrail, flow: BuiltWorkflow) -> Any:
+    """Fork a run that asks, and let the fork come to its end."""
+    await trail.run(flow, session="f", options=WAITS, metadata={"tenant": "acme", "tags": {"user": "u7"}})
+    fork = await trail.flow("f").fork(session="g", by="ana", reason="another answer", metadata={"tags": {"arm": "b"}})
+    return fork
+
+
+async def test_lists_and_read_models_have_a_fork_with_what_it_did_itself(store_url: str) -> None:
+    flow = asking()
+    async with Steptrail.open(store_url) as trail:
+        fork = await forked(trail, flow)
+        rows = {row.stream: row for row in await trail.runs() if row.parent is None}
+        assert rows["flow:g"].fork_of == "flow:f"
+        assert (rows["flow:g"].status, rows["flow:g"].standing, rows["flow:g"].due_at) == ("paused", "paused", None)
+        assert (rows["flow:g"].tenant, rows["flow:g"].name, rows["flow:g"].steps) == ("acme", "ask", 2)
+        assert (await trail.tree("flow:g")).children == ()
+        await fork.resume(flow)
+        await answered(trail, flow, "g")
+        counted = await trail.views.sql(
+            "SELECT stream, status, tenant, name, steps, tree_tokens, fingerprint IS NOT NULL, approvals "
+            "FROM executions WHERE kind = 'flow' ORDER BY execution"
+        )
+        bill = (await trail.flow("f").result()).usage.total
+        assert [tuple(row) for row in counted.rows] == [
+            ("flow:f", "waiting", "acme", "ask", 2, bill, True, 1),
+            ("flow:g", "completed", "acme", "ask", 2, 0, True, 1),
+        ]
+        visits = await trail.views.sql("SELECT node, visit, status FROM visits ORDER BY execution, number, node")
+        assert [tuple(row) for row in visits.rows][-2:] == [("ask", 1, "completed"), ("end", 1, "completed")]
+        rests = await trail.views.sql("SELECT kind, ending FROM rests ORDER BY execution, version")
+        assert [tuple(row) for row in rests.rows][1:3] == [("pause", "resumed"), ("human", "answered")]
+        assert (await fork.result()).usage.total == bill
+        await answered(trail, flow, "f")
+
+
+async def test_why_the_drawing_and_the_bars_of_a_fork_include_the_past_that_it_shares() -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        fork = await forked(trail, flow)
+        why = await fork.why()
+        assert (why.verdict, why.execution_id, why.events, why.waits) == ("paused", "g:1", {"forked": 1}, ())
+        assert why.spent.finished_visits == 2
+        marks = {node.id: (node.mark, node.ran) for node in (await fork.draw()).nodes}
+        assert marks == {"plan": ("ran", 1), "critic": ("ran", 1), "ask": ("open", 0), "end": ("untouched", 0)}
+        await fork.resume(flow)
+        await answered(trail, flow, "g")
+        why = await fork.why(execution=1)
+        assert (why.execution_id, why.events["finished"]) == ("g:1", len(await fork.events()))
+        assert (await fork.why(execution="g:1")).verdict == why.verdict
+        marks = {node.id: (node.mark, node.ran) for node in (await fork.draw()).nodes}
+        assert set(marks.values()) == {("ran", 1)}
+        history = await fork.history()
+        rows = [row.name for row in flow_waterfall(history).rows if isinstance(row, WaterfallRow)]
+        assert rows == ["plan", "critic", "ask", "ask", "end"]
+        events = flow_lifecycle_events("g", history)
+        assert type(events[0]).__name__ == "FlowExecutionResumed"
+        spans = SpanFold("flow:g").apply(await fork.events())
+        assert {span.name for span in spans if span.name.startswith("node")} == {"node ask", "node end"}
+
+
+async def test_a_source_is_erased_with_its_forks_or_not_at_all(store_url: str) -> None:
+    flow = asking()
+    async with Steptrail.open(store_url) as trail:
+        fork = await forked(trail, flow)
+        await trail.flow("f").stop(by="ana")
+        await fork.stop(by="ana")
+        with pytest.raises(ErasureRefused) as caught:
+            await trail.erase("flow:f", by="ana", reason="test")
+        assert "flow:g" in caught.value.needed_by
+        assert not (await trail.flow("g").state()).is_open
+        await trail.erase("flow:f", by="ana", reason="test", cascade=True)
+        with pytest.raises(SessionErased):
+            await fork.state()
+        with pytest.raises(SessionErased):
+            await trail.flow("f").fork(session="h", by="ana")
+
+
+async def test_a_worker_goes_on_with_a_fork_once_its_pause_is_lifted() -> None:
+    flow = Workflow("t").function("a", lambda _: 1, output="a").function("b", lambda _: 2, output="b").chain("a", "b")
+    built = flow.build()
+    async with trail_of() as trail:
+        await trail.run(built, session="f")
+        at = next(r.version for r in await trail.flow("f").events() if r.event.TYPE == "node.completed.v1")
+        fork = await trail.flow("f").fork(at=at, session="g", by="ana")
+        assert [row.stream for row in await trail.due()] == []
+        await fork.unpause(by="ana")
+        assert [row.stream for row in await trail.due()] == ["flow:g"]
+        async with asyncio.timeout(60), trail.work(built), fork.follow() as following:
+            async for _ in following:
+                pass
+        assert (await fork.result()).envelope.vars == {"a": 1, "b": 2}
+        with pytest.raises(CommandRejected, match="exists already"):
+            await trail.flow("f").fork(session="g", by="ana")
