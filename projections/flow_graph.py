@@ -41,8 +41,15 @@ def drawn_run(events: Iterable[stored.FlowEvent]) -> DrawnFlow | None:
     return pen.drawing() if pen is not None else None
 
 
+_UNDER_WAY = frozenset({"open", "waiting", "failed", "cancelled"})
+"""The marks of nodes whose newest visit has not ended well."""
+
+
 class _Pen:
-    """Counts what becomes of each node and edge. `asked` are the nodes of requests, by their ids."""
+    """Counts what becomes of each node and edge. `asked` are the nodes of requests, by their ids.
+
+    `before` is what had become of a node when its newest visit began, which counts in a fork that begins it anew.
+    """
 
     def __init__(self, definition: FlowDefinition) -> None:
         self.definition = definition
@@ -51,12 +58,14 @@ class _Pen:
         """The counts of each node, by the fields of `DrawnNode`."""
         self.taken = Counter[int]()
         self.asked: dict[str, str] = {}
+        self.before: dict[str, tuple[NodeMark, Counter[str]]] = {}
 
     def apply(self, event: stored.FlowEvent) -> None:
         """Take the next event of the run in."""
         match event:
-            case stored.NodeOpened():
-                self.marks[event.node] = "open"
+            case stored.NodeOpened(node=node):
+                self.before[node] = self.marks.get(node, "untouched"), Counter(self.counts[node])
+                self.marks[node] = "open"
             case stored.NodeAttemptStarted():
                 self._mark(event.node, "open", "tries")
             case stored.NodeRetryScheduled():
@@ -84,8 +93,11 @@ class _Pen:
             case stored.NodeCancelled():
                 if self.marks.get(event.node) != "failed":
                     self.marks[event.node] = "cancelled"
-            case stored.FlowRetried() | stored.FlowForked(status=ExecutionStatus.PAUSED):
-                again: dict[str, NodeMark] = {"failed": "open", "cancelled": "open", "waiting": "open"}
+            case stored.FlowForked(status=ExecutionStatus.PAUSED):
+                for node in [node for node, mark in self.marks.items() if mark in _UNDER_WAY]:
+                    self.marks[node], self.counts[node] = self.before[node]
+            case stored.FlowRetried():
+                again: dict[str, NodeMark] = {"failed": "open", "cancelled": "open"}
                 self.marks = {node: again.get(mark, mark) for node, mark in self.marks.items()}
             case _:
                 self._apply_answer(event)

@@ -1,9 +1,9 @@
-"""`pause`, `stop`, `requeue`, `approve` and the like: commands to a session or a run from any process."""
+"""`pause`, `stop`, `requeue`, `fork`, `approve` and the like: commands to a session or a run from any process."""
 
 import argparse
 from collections.abc import Awaitable, Callable
 from operator import methodcaller
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from steptrail.domain.errors import stream_name
 from steptrail.domain.shared.run import ExecutionStatus
@@ -12,7 +12,17 @@ from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, by_option, engine_of, json_object, json_value, named, prefix, who
+from steptrail.interfaces.cli.parser import (
+    Commands,
+    amount,
+    by_option,
+    engine_of,
+    json_object,
+    json_value,
+    named,
+    prefix,
+    who,
+)
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.steering import SteeredHandle
@@ -38,6 +48,13 @@ def register(commands: Commands) -> None:
         parser.add_argument("--reason", help="why, for the record")
         by_option(parser)
 
+    fork = commands.add("fork", _fork, "Open another session or run that goes on from the past of ID.")
+    fork.add_argument("id", metavar="ID", type=prefix)
+    fork.add_argument("--at", type=amount, metavar="N", help="from its past up to event N (default: all of it)")
+    fork.add_argument("--into", metavar="ID", help="the id of the fork (default: a new one)")
+    fork.add_argument("--reason", help="why, for the record")
+    by_option(fork)
+
     settle = commands.add("settle", _settle, "Say what a call of session or run ID did, whose outcome is unknown.")
     settle.add_argument("id", metavar="ID", type=prefix)
     settle.add_argument("effect", metavar="EFFECT", help="the call's effect id, as `why` prints it")
@@ -62,6 +79,17 @@ def register(commands: Commands) -> None:
 
 def _steer(arguments: argparse.Namespace, output: Output) -> None:
     carried_out(arguments, output, methodcaller(arguments.command, **named(arguments, "reason", "by")))
+
+
+def _fork(arguments: argparse.Namespace, output: Output) -> None:
+    said = named(arguments, "at", "by", "reason")
+
+    async def forked(trail: Steptrail) -> tuple[str, Any]:
+        handle = await _steered(trail, arguments.id)
+        fork = await handle.fork(session=arguments.into, **said)
+        return fork.stream_id, await fork.result()
+
+    _answer(arguments, output, in_store(arguments, forked, read_only=False, engine=engine_of(arguments)))
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> None:
@@ -106,12 +134,21 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[
     """Carry a command to a stream out, from any process, and print what came of it."""
 
     async def carried(trail: Steptrail) -> tuple[str, Any]:
-        handle = await trail.find_any(arguments.id)
-        if isinstance(handle, SteeredHandle):
-            return handle.stream_id, await carry(handle)
-        raise Refusal(f"{stream_name(handle.stream_id)} is of a kind that takes no commands here")
+        handle = await _steered(trail, arguments.id)
+        return handle.stream_id, await carry(handle)
 
-    stream, result = in_store(arguments, carried, read_only=False, engine=engine_of(arguments))
+    _answer(arguments, output, in_store(arguments, carried, read_only=False, engine=engine_of(arguments)))
+
+
+async def _steered(trail: Steptrail, prefix: str) -> Any:
+    handle = await trail.find_any(prefix)
+    if not isinstance(handle, SteeredHandle):
+        raise Refusal(f"{stream_name(handle.stream_id)} is of a kind that takes no commands here")
+    return cast("Any", handle)
+
+
+def _answer(arguments: argparse.Namespace, output: Output, came: tuple[str, Any]) -> None:
+    stream, result = came
     shown = kind_shown(stream)
     on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
     output.answer(shown.result_data(result), f"{stream_name(stream)}: {_said(arguments, result, on)}")
@@ -123,6 +160,8 @@ def _said(arguments: argparse.Namespace, result: Any, on: WayOn) -> str:
         case "approve" | "deny", ExecutionStatus.WAITING if count:
             left = "1 more question is open" if count == 1 else f"{count} more questions are open"
             return f"recorded; {left}: {on}"
+        case "fork", status:
+            return f"forked, {status.value}; {on} goes on"
         case "pause" | "stop", ExecutionStatus.PAUSED:
             return f"paused; {on} goes on"
         case "pause" | "stop", status if status.is_over:

@@ -80,7 +80,7 @@ async def test_why_the_drawing_and_the_bars_of_a_fork_include_the_past_that_it_s
         assert (why.verdict, why.execution_id, why.events, why.waits) == ("paused", "g:1", {"forked": 1}, ())
         assert why.spent.finished_visits == 2
         marks = {node.id: (node.mark, node.ran) for node in (await fork.draw()).nodes}
-        assert marks == {"plan": ("ran", 1), "critic": ("ran", 1), "ask": ("open", 0), "end": ("untouched", 0)}
+        assert marks == {"plan": ("ran", 1), "critic": ("ran", 1), "ask": ("untouched", 0), "end": ("untouched", 0)}
         await fork.resume(flow)
         await answered(trail, flow, "g")
         why = await fork.why(execution=1)

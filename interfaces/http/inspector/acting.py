@@ -11,7 +11,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import (
     CommandRejected,
@@ -33,7 +32,7 @@ from steptrail.interfaces.http.inspector.forms import FormRefused, read_form
 from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
-from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.projections.questions import Question
 from steptrail.runtime.agent import verdicts as agent_verdicts
 from steptrail.runtime.flow import verdicts as flow_verdicts
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from steptrail.interfaces.python.flow import Flow
+    from steptrail.interfaces.python.session import Session
 
 _LONGEST_REASON: Final = 2_000
 _STEERING: Final = ("pause", "unpause", "stop", "requeue")
@@ -88,7 +88,7 @@ class Acting(Answering):
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, said)
         name = stream_name(row.stream)
         handle: Any = self.trail.handle(name)
-        if do == "fork" and isinstance(handle, Session):
+        if do == "fork" and isinstance(handle, SteeredHandle):
             return await self._forked(handle, row, form, by, reason)
         if do in _STEERING:
             await _steered(handle, row, form, by, reason)
@@ -124,19 +124,20 @@ class Acting(Answering):
 
         return await first_answer(self.trail.store, row.stream, (*_ANSWERS, *verdicts.VERDICTS), said)
 
-    async def _forked(self, session: Session, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
-        """Fork a session after an event, and return the name of the fork. A second click leads to the same one."""
+    async def _forked(self, handle: Any, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
+        """Fork a run after an event, and return the name of the fork. A second click leads to the same one."""
         after = form.get("after", "").strip() or form.get("at", "")
         if (at := number_of(after)) is None:
             said = "The event is a number: the fork goes on after it. Nothing was done."
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, said)
         once = digest_of([row.stream, by, after, form.get("once", "")])
         into = f"{row.session_id[:_MOST_OF_A_NAME]}-fork-{once[:8]}"
-        if not await self.trail.store.index(IndexQuery(streams=[stream_of(SessionId(into))])):
-            # It is whose the session is now, so that whoever asks for it sees it.
-            now = {name: value for name, value in (await session.state()).metadata.items() if name == "tenant"}
-            await session.fork(at=at, session=into, by=by, reason=reason, metadata=now)
-        return into
+        stream = f"{row.kind}:{into}"
+        if not await self.trail.store.index(IndexQuery(streams=[stream])):
+            # It is whose the run is now, so that whoever asks for it sees it.
+            now = {name: value for name, value in (await handle.state()).metadata.items() if name == "tenant"}
+            await handle.fork(at=at, session=into, by=by, reason=reason, metadata=now)
+        return stream_name(stream)
 
 
 async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> None:

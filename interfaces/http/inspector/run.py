@@ -9,6 +9,7 @@ from steptrail.domain.agent.events import StepCompleted
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
@@ -81,12 +82,12 @@ async def read_run(
 
     Raises `ConfigurationError` when there is no such execution.
     """
-    head, damage, agent = None, None, None
+    head, damage, newest = None, None, None
     try:
         explanation = await explanation_of(trail, row, asked.execution, explainers)
         head = told(row.stream, explanation, masking, store)
         damage = explanation.damage
-        agent = explanation.state if isinstance(explanation.state, AgentState) else None
+        newest = explanation.state
     except CorruptRecord as error:
         damage = str(error)
     count = await trail.store.version(row.stream)
@@ -107,8 +108,8 @@ async def read_run(
         graph=await graph_of(trail, row.stream, count),
         above=None if row.parent is None else await seen_run(trail.store, access, row.parent.stream),
         fork_of=None if row.fork_of is None else await seen_run(trail.store, access, row.fork_of),
-        forked_at=agent.forked_from.version if agent is not None and agent.forked_from is not None else None,
-        fork_after=None if agent is None or head is None or damage is not None else _fork_after(agent, head, records),
+        forked_at=newest.forked_from.version if newest is not None and newest.forked_from is not None else None,
+        fork_after=None if newest is None or head is None or damage is not None else _fork_after(newest, head, records),
     )
 
 
@@ -165,8 +166,10 @@ async def _panel(store: EventStore, stream: str, head: Told | None, asked: Place
     return decision_panel(records, version)
 
 
-def _fork_after(state: AgentState, head: Told, records: Sequence[Recorded[Any]]) -> int | None:
-    """Return the last event after which a session can be forked, of those that are shown and where it stands now."""
+def _fork_after(state: AgentState | FlowState, head: Told, records: Sequence[Recorded[Any]]) -> int | None:
+    """Return the last event after which a run can be forked, of those that are shown and where it stands now."""
+    if isinstance(state, FlowState):
+        return state.run.forkable_at if head.explained.is_newest and state.run is not None else None
     if not head.explained.is_newest or why_no_fork(state) is None:
         return state.version if head.explained.is_newest else None
     ends = [record.version for record in records if isinstance(record.event, StepCompleted)]

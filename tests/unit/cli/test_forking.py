@@ -1,0 +1,39 @@
+"""`fork`: another session or run goes on from a past, and `show`, `why` and `tail` tell where it comes from."""
+
+from steptrail import Steptrail
+from steptrail.workflow import Workflow
+from tests.runner.kit import agent_of
+from tests.unit.cli.command import Type
+
+
+def stored() -> tuple[int, int]:
+    """Run a workflow and an agent; return after which events of the workflow something of it had ended."""
+    flow = Workflow("sum").function("a", lambda _: 1, output="a").function("b", lambda _: 2, output="b").chain("a", "b")
+    with Steptrail.open_sync("sqlite:///steptrail.db") as trail:
+        trail.run(flow.build(), session="s")
+        trail.run(agent_of(["Done."]).build(), "go", session="agents")
+        ended = [each.version for each in trail.flow("s").events() if each.event.TYPE == "node.completed.v1"]
+    return ended[0], ended[1]
+
+
+def test_a_run_is_forked_and_its_fork_told_of(typed: Type) -> None:
+    at, _ = stored()
+    (line,) = typed("fork", "flow:s", "--at", str(at), "--into", "t", "--by", "ana", "--reason", "another b").lines
+    assert line.startswith("flow:t: forked, paused; `steptrail resume ")
+    assert typed("fork", "flow:s", "--into", "u", "--json").json["status"] == "completed"
+    shown = typed("show", "flow:t", "--json").json
+    assert [each["executionId"] for each in shown["executions"]] == ["t:1"]
+    assert shown["nodes"][0]["visits"] == 1
+    assert "s after" in typed("show", "flow:t", "--events").out
+    assert ": another b" in typed("show", "flow:t", "--events").out
+    assert typed("why", "flow:t").lines[0] == "flow:t: paused"
+    assert typed("flow", "draw", "t").lines[2:5:2] == ["a  function  ran once", "b  function  not reached"]
+    assert typed("doctor").code == 0
+
+
+def test_a_session_is_forked_and_a_place_where_none_can_be_is_refused(typed: Type) -> None:
+    stored()
+    assert typed("fork", "agents", "--into", "more").lines[0].startswith("more: forked, completed; `steptrail send ")
+    refused = typed("fork", "agents", "--at", "1")
+    assert (refused.code, "fork where a step or an execution has ended" in refused.err) == (2, True)
+    assert typed("fork", "nobody").code == 2
