@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
-from steptrail.domain.agent.commands import Approve as ApproveCall, Fork as ForkSession, Start
+from steptrail.domain.agent.commands import Approve as ApproveCall, Start
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.flow.commands import StartFlow
@@ -17,6 +17,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import Writing
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.forks import Fork as ForkRun
 from steptrail.errors import Backoff
 from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
@@ -34,7 +35,7 @@ from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
 from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
-from tests.contracts.machine_contract import HOUR, ForkingContract, MachineContract, Subject, World
+from tests.contracts.machine_contract import HOUR, ForkingContract, Subject, World
 from tests.contracts.toy_machine import (
     TOY,
     Approve,
@@ -165,10 +166,11 @@ class TestAgents(ForkingContract):
             (approval,) = cast("AgentState", state).open_approvals
             return ApproveCall(approval_id=approval.id, by="ana", at=environment.clock.utc())
 
-        def fork(digest: str) -> ForkSession:
-            return ForkSession(by="ana", digest=digest)
+        return Subject(stream, begin, partial(Runner, agent), approve, forking)
 
-        return Subject(stream, begin, partial(Runner, agent), approve, fork)
+
+def forking(digest: str) -> ForkRun:
+    return ForkRun(by="ana", digest=digest)
 
 
 def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
@@ -186,7 +188,7 @@ def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
     return written.chain("n1", "n2", "n3").build()
 
 
-class TestFlows(MachineContract):
+class TestFlows(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         flow = counting_flow(world, asks=asks)
         stream = run_stream(environment, flow_stream(name))
@@ -200,4 +202,4 @@ class TestFlows(MachineContract):
             assert task.approval is not None
             return ApproveCall(approval_id=task.approval.id, by="ana", at=environment.clock.utc())
 
-        return Subject(stream, begin, partial(FlowRunner, flow, WITHOUT), approve)
+        return Subject(stream, begin, partial(FlowRunner, flow, WITHOUT), approve, forking)

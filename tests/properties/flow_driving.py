@@ -23,7 +23,7 @@ from steptrail.domain.flow.commands import (
 )
 from steptrail.domain.flow.concluding import time_left_us
 from steptrail.domain.flow.cutting import interrupted
-from steptrail.domain.flow.decide import why_no_retry
+from steptrail.domain.flow.decide import why_no_fork, why_no_retry
 from steptrail.domain.flow.definition import FlowDefinition, definition_text
 from steptrail.domain.flow.effects import (
     Ask,
@@ -62,6 +62,7 @@ from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.event import begins_anew, is_fact
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.evaluating import evaluated
@@ -352,6 +353,19 @@ class FlowLife:
             self.command(
                 StartFlow(flow=self.brought(), worker=worker, options=settings, vars={ITEMS: [1, 2, 3]}, input="go")
             )
+        self.go_on()
+
+    def fork(self, at: int) -> None:
+        """Go on from the first `at` events as a fork, if there can be one. It has the id of its source, but no more."""
+        past = FLOW.evolve_all(FLOW.initial(FLOW_ID), self.committed[:at])
+        if why_no_fork(past) is None:
+            (event,) = FLOW.decide(past, Fork(by="ana", digest="d"))
+            self.committed = [*self.committed[:at], Recorded(1, self.now, event)]
+            self.state = self.stored = FLOW.evolve_all(past, self.committed[-1:])
+            self.overlay = []
+
+    def go_on(self) -> None:
+        """Run to the end, whatever comes in between."""
         for _ in range(_MOST_EFFECTS):
             self.tick()
             effects = FLOW.next_effects(self.state.at(self.now), self.now)
@@ -375,4 +389,18 @@ def worked_lives(draw: st.DrawFn, executions: int = 2) -> FlowLife:
     life = FlowLife(draw, draw(worked_flows()), troubles=draw(st.integers(0, 4)))
     for _ in range(draw(st.integers(1, executions))):
         life.live()
+    return life
+
+
+@st.composite
+def forked_lives(draw: st.DrawFn) -> FlowLife:
+    """Draw a stream that goes on from the past of a whole one, up to any event, and once more from there."""
+    life = FlowLife(draw, draw(worked_flows()), troubles=draw(st.integers(0, 4)))
+    life.live()
+    for _ in range(2):
+        life.fork(draw(st.integers(1, len(life.committed))))
+        if life.state.is_open:
+            life.go_on()
+        else:
+            life.live()
     return life

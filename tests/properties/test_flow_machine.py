@@ -12,15 +12,16 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.store.core.codec import decode, encode
 from tests.profile import examples
-from tests.properties.flow_driving import FLOW_ID, FlowLife, worked_lives
+from tests.properties.flow_driving import FLOW_ID, FlowLife, forked_lives, worked_lives
 
 some = examples(80)
+lives = worked_lives() | forked_lives()
 _AT_REST = {RunPhase.ABSENT, RunPhase.IDLE, RunPhase.PENDING, RunPhase.PAUSED, RunPhase.UNPAUSED, RunPhase.DONE}
 """The phases in which only somebody else can act."""
 
 
 @some
-@given(worked_lives())
+@given(lives)
 def test_the_machine_always_comes_to_an_end_and_says_why(life: FlowLife) -> None:
     assert life.state.phase is RunPhase.DONE
     assert life.state.stop_reason is not None
@@ -31,7 +32,7 @@ def test_the_machine_always_comes_to_an_end_and_says_why(life: FlowLife) -> None
 
 
 @some
-@given(worked_lives(), st.data())
+@given(lives, st.data())
 def test_a_fold_of_any_prefix_and_then_the_rest_is_the_fold_of_the_whole(life: FlowLife, data: st.DataObject) -> None:
     first, second = sorted(data.draw(st.tuples(*[st.integers(0, len(life.committed))] * 2)))
     kept = FLOW.evolve_all(FLOW.initial(FLOW_ID), life.committed[:first])
@@ -43,7 +44,7 @@ def test_a_fold_of_any_prefix_and_then_the_rest_is_the_fold_of_the_whole(life: F
 
 
 @some
-@given(worked_lives(), st.data())
+@given(lives, st.data())
 def test_what_is_stored_and_read_back_folds_to_the_same_from_a_snapshot_too(
     life: FlowLife, data: st.DataObject
 ) -> None:
@@ -58,7 +59,7 @@ def test_what_is_stored_and_read_back_folds_to_the_same_from_a_snapshot_too(
 
 
 @some
-@given(worked_lives())
+@given(lives)
 def test_something_is_due_wherever_nobody_else_can_act_and_the_row_of_the_index_says_so(life: FlowLife) -> None:
     state = FLOW.initial(FLOW_ID)
     for record in life.committed:
@@ -71,7 +72,7 @@ def test_something_is_due_wherever_nobody_else_can_act_and_the_row_of_the_index_
 
 
 @some
-@given(worked_lives())
+@given(lives)
 def test_what_may_take_effect_only_once_is_tried_again_only_after_a_failure_or_a_persons_word(life: FlowLife) -> None:
     unsafe = dict[str, bool]()
     tries = dict[tuple[str, int, int | None], str]()
