@@ -125,6 +125,9 @@ def test_no_command_prints_what_a_terminal_obeys(
     run("stop", "parked", *by)
     run("retry", "agents.py:failing", "failing", *by)
     run("requeue", "failing", *by)
+    for into in ("twin", HOSTILE):
+        run("fork", "agent", "--into", into, *by)
+    run("show", "twin", "--events")
     run("send", "agents.py:agent", "agent", HOSTILE)
     for words in (["--json"], []):
         for name in ("agent", "unknown", "failing", "away", "asking", "denied", "parked", "judged"):
