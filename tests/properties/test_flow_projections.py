@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import given, strategies as st
 from pydantic_core import to_json
 
+from steptrail.domain.flow.events import FlowForked
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.waits import kind_of
@@ -24,7 +25,7 @@ from tests.harness.runs_view_audit import (
 )
 from tests.harness.spans import hold_together, spans_of
 from tests.profile import examples
-from tests.properties.flow_driving import FLOW_ID, FlowLife, worked_lives
+from tests.properties.flow_driving import FLOW_ID, FlowLife, forked_lives, worked_lives
 
 STREAM = f"flow:{FLOW_ID}"
 WAIT = "steptrail.wait"
@@ -81,8 +82,22 @@ def test_spans_hold_together_however_the_log_is_cut(life: FlowLife, data: st.Dat
     assert sorted(waits, key=str) == sorted((rest for rest in rests if rest[0] not in NO_WAITS), key=str)
 
 
+@examples(25)
+@given(forked_lives(), st.data())
+def test_the_rows_and_spans_of_a_fork_hold_together_without_its_past(life: FlowLife, data: st.DataObject) -> None:
+    begins = [place for place, record in enumerate(life.committed) if isinstance(record.event, FlowForked)]
+    own = life.committed[max(begins, default=0) :]
+    log = entries("flow:fork", own)
+    tables = projected(RunsView(), log)
+    fits_its_tables(tables)
+    refers_to_what_is_there(tables)
+    is_the_sum_of_its_rows(tables, {("flow:fork", record.version): record.at for record in own})
+    assert projected_in_pieces(RunsView(), log, data).whole() == tables.whole()
+    hold_together(spans_of("flow:fork", own))
+
+
 @examples(60)
-@given(worked_lives())
+@given(worked_lives() | forked_lives())
 def test_at_every_moment_of_a_life_it_can_be_said_why_it_is_where_it_is(life: FlowLife) -> None:
     explainer, state = FlowExplainer(FLOW_ID), FLOW.initial(FLOW_ID)
     for record in life.committed:
