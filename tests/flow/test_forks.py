@@ -91,6 +91,7 @@ async def test_a_run_can_be_forked_after_each_of_its_events_and_nothing_under_wa
         assert SNAPSHOTS.load(SNAPSHOTS.dump(fork)).fold == fork.fold
 
 
+@pytest.mark.acceptance("7.2-14")
 async def test_a_fork_comes_to_the_same_and_pays_for_no_finished_node_again() -> None:
     clock = HandClock()
     async with trail_of(clock) as trail:
@@ -132,6 +133,7 @@ async def test_what_had_failed_is_retried_in_the_fork_and_not_in_its_source() ->
         assert await trail.views.runs(session="flow:g") if False else True
 
 
+@pytest.mark.acceptance("7.2-15")
 @pytest.mark.parametrize("effect", [ToolEffect.UNSAFE, ToolEffect.KEYED])
 async def test_where_something_that_counts_only_once_was_under_way_a_fork_is_refused_and_told_where(
     effect: ToolEffect,
