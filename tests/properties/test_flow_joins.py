@@ -27,6 +27,20 @@ def test_visits_and_views_do_not_depend_on_the_order_in_which_nodes_end(drawn: R
 
 
 @examples(100)
+@given(routed_flows(), st.data())
+def test_visits_and_views_are_the_same_where_what_is_open_is_given_up_and_begins_anew(
+    drawn: Routed, data: st.DataObject
+) -> None:
+    graph = Graph(drawn.flow)
+    plain = walked(graph, drawn.route, concurrency=1)
+    picks, forks = data.draw(st.randoms(use_true_random=False)), iter(data.draw(st.lists(st.booleans(), max_size=30)))
+    walk = walked(graph, drawn.route, pick=picks.randrange, concurrency=3, forks=lambda: next(forks, False))
+    assert not walk.left.tokens
+    assert sorted(walk.order) == sorted(plain.order)
+    assert (walk.pasts, walk.seen, walk.end.vars) == (plain.pasts, plain.seen, plain.end.vars)
+
+
+@examples(100)
 @given(routed_flows(most_nodes=9))
 def test_what_a_node_awaits_is_what_a_search_finds(drawn: Routed) -> None:
     graph = Graph(drawn.flow)

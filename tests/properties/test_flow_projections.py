@@ -82,7 +82,7 @@ def test_spans_hold_together_however_the_log_is_cut(life: FlowLife, data: st.Dat
     assert sorted(waits, key=str) == sorted((rest for rest in rests if rest[0] not in NO_WAITS), key=str)
 
 
-@examples(25)
+@examples(40)
 @given(forked_lives(), st.data())
 def test_the_rows_and_spans_of_a_fork_hold_together_without_its_past(life: FlowLife, data: st.DataObject) -> None:
     begins = [place for place, record in enumerate(life.committed) if isinstance(record.event, FlowForked)]

@@ -70,10 +70,12 @@ def walked(
     pick: Callable[[int], int] = oldest,
     concurrency: int = 8,
     at_most: int = 10_000,
+    forks: Callable[[], bool] = lambda: False,
 ) -> Walk:
     """Move tokens until nothing is left to do. Of `count` open visits, number `pick(count)` ends next.
 
-    Each visit writes a variable of its node, one that all nodes write, and a message.
+    Where it `forks`, the visits that are open are given up and begin anew. Each visit writes a variable of its node,
+    one that all nodes write, and a message.
     """
     marking = Marking.at_entry(graph)
     views = {0: View()}
@@ -84,13 +86,13 @@ def walked(
     pasts: dict[Visit, frozenset[Visit]] = {}
     seen: dict[Visit, dict[str, object]] = {}
     ends: list[int] = []
-    most_open = 0
+    most_open = last = 0
     while True:
         for opening in marking.ready(graph):
             if len(opened) == concurrency:
                 break
             node, inputs = opening.node, opening.inputs
-            number = len(names) + 1
+            last = number = last + 1
             assert number <= at_most, "the run does not end"
             counts[node] += 1
             names[number] = (graph.nodes[node].id, counts[node])
@@ -102,6 +104,13 @@ def walked(
         most_open = max(most_open, len(opened))
         if not opened:
             break
+        if forks():
+            for node, number, inputs, _ in reversed(opened):
+                marking = marking.undone(graph, node, inputs)
+                counts[node] -= 1
+                del names[number]
+            opened.clear()
+            continue
         node, number, inputs, view = opened.pop(pick(len(opened)))
         name, visit = names[number]
         said = f"{name}{visit}"
