@@ -109,17 +109,27 @@ async def test_a_run_that_ended_earlier_is_told_to_have_ended(tmp_path: Path) ->
 async def test_of_a_damaged_run_what_comes_before_the_damage_is_compared(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     async with Steptrail.open(f"sqlite:///{path}") as trail:
-        for name in ("whole", "spoilt"):
+        for name in ("whole", "spoilt", "claimed"):
             await trail.run(desk("Yes."), "Hi", session=name)
         with by_hand(path) as hand:
             hand.execute("UPDATE stored_events SET state = 'x' WHERE stream = 'agent:spoilt' AND version = 8")
+            hand.execute(
+                "UPDATE commits SET size = size + 2 "
+                "WHERE version = 1 AND stream = (SELECT number FROM streams WHERE id = 'agent:claimed')"
+            )
         transport = httpx.ASGITransport(inspector(trail, authorize=everything))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
-            compared = words((await client.get("/compare?a=whole&b=spoilt")).text)
+            pairs = ("whole", "spoilt"), ("spoilt", "spoilt"), ("claimed", "claimed")
+            compared = [words((await client.get(f"/compare?a={a}&b={b}")).text) for a, b in pairs]
             page = (await client.get("/runs/spoilt")).text
-    assert "= same 7 " in compared
-    assert "differs 8 " in compared
+            claimed = words((await client.get("/runs/claimed")).text)
+    # An execution begins with the second event of its stream. Where none can be told, the stream is compared.
+    for shown, alike, last in zip(compared, (6, 6, 6), (7, 7, 6), strict=True):
+        assert f"They do not differ in the first {alike} events" in shown
+        assert f"= same {last} " in shown
+        assert "has ended" not in shown
     assert "data-row data-step>" in page  # the bars of the step that comes before it
+    assert "lays claim to it" in claimed
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from msgspec import Struct
 
 from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
@@ -71,7 +72,8 @@ class Comparison:
     """`first` is the line with the first difference; None where there is none in `compared` events.
 
     `lines` are those around it, `hidden` is how many equal ones stand before them, and `changes` say what differs in
-    the first difference, where both events are of one type. `is_cut` tells that there are events behind those compared.
+    the first difference, where both events are of one type. `is_cut` tells that there are events behind those compared,
+    or one that cannot be read.
     """
 
     first: ComparedLine | None
@@ -83,13 +85,15 @@ class Comparison:
 
 
 async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -> Comparison:
-    """Compare two executions event by event, up to some events behind the first difference."""
+    """Compare two executions event by event, up to some events behind the first difference, or up to a damage."""
     shown: list[tuple[Recorded[Any] | None, Recorded[Any] | None, bool]] = []
     first: int | None = None
     changes: Sequence[ShownChange] = ()
-    compared, hidden, behind = 0, 0, _AFTER
-    while compared < _MOST and behind:
-        pairs = list(zip_longest(*[await _read(store, side, compared) for side in (one, other)]))
+    compared, hidden, behind, spoilt = 0, 0, _AFTER, list[int]()
+    while compared < _MOST and behind and not spoilt:
+        read = [await _read(store, side, compared) for side in (one, other)]
+        spoilt = [len(records) for records, damage in read if damage is not None]
+        pairs = list(zip_longest(*[records for records, _ in read]))[: min(spoilt, default=_BATCH)]
         if not pairs:
             break
         are_same = await asyncio.to_thread(list, starmap(_are_same, pairs))
@@ -116,17 +120,14 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
         compared=compared,
         lines=lines,
         hidden=hidden,
-        is_cut=first is None and compared >= _MOST,
+        is_cut=first is None and (compared >= _MOST or bool(spoilt)),
         changes=changes,
     )
 
 
-async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[Any]]:
+async def _read(store: EventStore, side: Side, done: int) -> tuple[Sequence[Recorded[Any]], CorruptRecord | None]:
     after = side.first - 1 + done
-    if after >= side.last:
-        return ()
-    records, _ = await sound_events(store, side.stream, after, min(_BATCH, side.last - after))
-    return records
+    return await sound_events(store, side.stream, after, min(_BATCH, side.last - after))
 
 
 def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[int, str, str] | None:

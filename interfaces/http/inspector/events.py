@@ -93,10 +93,12 @@ async def sound_events(
     store: EventStore, stream: str, after: int, limit: int
 ) -> tuple[Sequence[Recorded[Any]], CorruptRecord | None]:
     """Return some events of a stream, and the error for which they end before one that cannot be read."""
-    try:
-        return await records_between(store, stream, after, after + limit), None
-    except CorruptRecord as error:
-        return await records_between(store, stream, after, error.version - 1), error
+    upto, damage = after + limit, None
+    while True:
+        try:
+            return await records_between(store, stream, after, upto), damage
+        except CorruptRecord as error:  # of a commit with a size too large, the last event of each read
+            upto, damage = error.version - 1, error
 
 
 def _tone(event: Event) -> str:
