@@ -126,7 +126,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         trail = cls(Environment(store=opened, fanout=fanout, clock=clock or SystemClock()))
         trail._projections = own
         trail._url = url
-        trail._waking.engine = waker
+        if waker is not None:
+            trail._waking.use(waker)
         if telemetry is not None:
             trail._telemetry, trail._live_spans = telemetry, telemetry.begin(opened, trail._lags, trail._fleet_here)
             trail.listeners.on_commits(trail._live_spans.committed)

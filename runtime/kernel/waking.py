@@ -34,16 +34,15 @@ class Waking:
     def __init__(self, store: EventStore, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or SystemClock()
         self.engine: Engine | None = None
-        self._before: list[Engine] = []
-        """Engines that another one has taken the place of. Workers that were given one are still woken by it."""
+        self._used: list[Engine] = []
+        """All that were used, the last one too. Workers that were given one before are still woken by it."""
         self._noted: dict[str, RunSummary] = {}
         self._telling: asyncio.Task[None] | None = None
         self._is_failing = False
 
     def use(self, engine: Engine) -> None:
         """Tell this engine of wakes from now on. Every one that was used is released in the end."""
-        if self.engine is not None and self.engine is not engine:
-            self._before.append(self.engine)
+        self._used.append(engine)
         self.engine = engine
 
     def stored(self, row: RunSummary | None, before: Standing) -> None:
@@ -72,9 +71,8 @@ class Waking:
             await asyncio.wait({self._telling}, timeout=_CLOSE_SECONDS)
             self._telling.cancel()
         async with AsyncExitStack() as closing:
-            for engine in (self.engine, *self._before):
-                if engine is not None:
-                    closing.push_async_callback(engine.close)
+            for engine in self._used:
+                closing.push_async_callback(engine.close)
 
     async def _tell(self) -> None:
         while self._noted:

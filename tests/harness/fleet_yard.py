@@ -59,7 +59,7 @@ class Yard:
         store = open_store(self.url, durability="full" if self.load.is_durable else "normal", busy_timeout=60.0)
         waking = Waking(store)
         if self.is_woken:
-            waking.engine = ProcrastinateEngine(self.url, heartbeat=0.5, stalled_after=LEASE_SECONDS)
+            waking.use(ProcrastinateEngine(self.url, heartbeat=0.5, stalled_after=LEASE_SECONDS))
         return Steptrail(Environment(store=store, waking=waking))
 
     def agent(self) -> Agent:
