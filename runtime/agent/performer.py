@@ -168,7 +168,7 @@ class Runner:
         if problem is None or is_ending:
             self._unopened = None
             return
-        self._journal.record(wait_for_resources(state, problem))
+        self._journal.record(wait_for_resources(self._journal.peek(), problem))
 
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:

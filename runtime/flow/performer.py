@@ -140,7 +140,7 @@ class FlowRunner:
         ends = [] if state.run is None else deadlines(state.run)
         left = max(0, min(ends) - self._journal.now()) / 1e6 if ends else None
         if (problem := await resources.open_in(self._flight, left)) is not None:
-            self._journal.record(wait_for_resources(state, problem))
+            self._journal.record(wait_for_resources(self._journal.peek(), problem))
         elif self._attempts is not None and means.are_open:
             self._unopened, self._attempts.resources = None, means.resources
 

@@ -406,6 +406,7 @@ async def test_what_cannot_be_opened_is_tried_again_later_and_later_as_with_agen
         nonlocal away
         away -= 1
         if away >= 0:
+            clock.advance(30)  # for so long an answer was waited for
             raise ConnectionError("the shop is away")
         yield "shop"
 

@@ -212,6 +212,21 @@ async def test_the_delay_begins_anew_after_they_were_open() -> None:
         assert row.due_at == clock.utc() + 1_000_000
 
 
+async def test_the_delay_begins_when_it_is_known_that_they_cannot_be_opened() -> None:
+    clock = HandClock()
+
+    @asynccontextmanager
+    async def slow(_: Caller) -> AsyncGenerator[Shop]:
+        clock.advance(30)  # for so long an answer was waited for
+        raise ConnectionError("the shop is away")
+        yield Shop("never")
+
+    async with trail_of(clock) as trail:
+        await trail.run(desk(slow, "done").build(), "go", session="s", context=ACME)
+        (row,) = await trail.runs()
+    assert row.due_at == clock.utc() + 1_000_000
+
+
 async def test_a_hook_at_the_boundary_waits_for_them_too() -> None:
     opener, clock, seen = Opener(down=1), HandClock(), list[str]()
     builder = desk(opener, "done").with_hook(
