@@ -79,12 +79,10 @@ class OpenResources:
         ended = list[object]()
         flight.begin("resources", self.open(within), ended.append, patience=PATIENCE)
         await flight.land()
-        match ended:
-            case [Exception() as error]:
-                resources_failed(self._run, "could not be opened", error)
-                return type(error).__qualname__
-            case _:
-                return None
+        if not isinstance(error := ended[0], Exception):
+            return None
+        resources_failed(self._run, "could not be opened", error)
+        return type(error).__qualname__
 
     async def open(self, within: float | None = None) -> None:
         """Open them, within so many seconds. Raises what the user's function raises, and `TimeoutError`.
