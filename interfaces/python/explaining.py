@@ -98,15 +98,16 @@ async def explained(
             await _go_on(explainer, store, stream, kind.machine, at=at)
         return explainer
 
+    at, damage = None, None
     while True:
-        damage = None
         try:
-            explainer = await told()
+            explainer = await told(at=at)
         except CorruptRecord as error:
-            # What comes before the damage still says something.
+            # What comes before the damage still says something. A read that ends there may meet another one.
             if error.stream != stream or error.version < 2:
                 raise
-            explainer, damage = await told(at=error.version - 1), str(error)
+            at, damage = error.version - 1, str(error)
+            continue
         if not explainer.version:
             raise await not_found(store, stream)
         owned = await store.is_leased(stream)

@@ -331,6 +331,14 @@ def test_a_damaged_session_is_explained_up_to_its_damage(typed: Type) -> None:
     assert "; damaged: so it stood after event 7, and record 8 " in typed("why", "s").out
 
 
+def test_a_session_with_a_commit_that_lays_claim_to_more_is_explained_up_to_the_end_of_that(typed: Type) -> None:
+    typed("run", "agents.py:steps", "hi", "--id", "s")
+    change_by_hand(Path("steptrail.db"), "UPDATE commits SET size = size + 2 WHERE version = 1")
+    why = typed("why", "s", "--json")
+    assert why.code == 0
+    assert "lays claim to it" in why.json["damage"]
+
+
 def test_given_a_snapshot_then_a_session_is_shown_from_it_and_its_damage_is_told_by_why(typed: Type) -> None:
     typed("run", "agents.py:steps", "hi", "--id", "s")
     shown = typed("show", "s").out
