@@ -10,7 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
 from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.testing import ScriptedModel
-from steptrail.workflow import BuiltWorkflow, Cache, Case, Check, Envelope, FailureClass, Workflow, load_flow
+from steptrail.workflow import BuiltWorkflow, Cache, Case, Check, Envelope, FailureClass, Rule, Workflow, load_flow
 from tests.flow.kit import LEAVES
 from tests.runner.kit import trail_of
 
@@ -71,15 +71,24 @@ async def test_a_fault_of_an_expression_is_the_failure_of_its_node(expression: s
     assert (result.status, result.error.failure) == (ExecutionStatus.FAILED, failure)
 
 
-async def test_what_a_function_that_decides_raises_is_the_failure_of_its_node() -> None:
-    def broken(envelope: Envelope) -> bool:
-        raise KeyError("gone")
+def broken(envelope: Envelope) -> bool:
+    return bool(next(iter(envelope.vars["none"])))
 
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        Workflow("t").gate("d", when=broken),
+        Workflow("t").conditional("d", [Case(broken, to="n")]).noop("n").chain("d", "n"),
+        Workflow("t").rule_router("d", [Rule(broken, to="n")]).noop("n").edge("d", "n"),
+    ],
+)
+async def test_what_a_function_that_decides_raises_is_the_failure_of_its_node(written: Workflow) -> None:
     async with trail_of() as trail:
-        result = await trail.run(Workflow("t").gate("g", when=broken).build())
+        result = await trail.run(written.build(), vars={"none": []})
     assert result.error is not None
     assert result.error.failure is FailureClass.ERROR
-    assert "gone" in result.error.message
+    assert "d: StopIteration (" in str(result.error)
 
 
 async def test_an_answer_has_to_fit_the_schema_of_the_question() -> None:

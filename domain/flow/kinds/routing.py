@@ -1,7 +1,6 @@
 """The kinds that choose the next node by themselves: rules, and conditionals."""
 
-from collections.abc import Iterator
-from itertools import islice
+from functools import partial
 
 from steptrail.domain.flow.kinds.conditions import compares, holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
@@ -13,17 +12,16 @@ from steptrail.domain.flow.route import Route
 
 def rule_router(node: RuleRouterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by rules. Without one that holds, and without a default, no node comes next."""
-    rules = enumerate(node.rules, 1)
-    fitting = ((rule.to, f"rule {number}") for number, rule in rules if _applies(rule, seen, means))
-    chosen = _chosen(fitting, node.default, several=node.allow_multiple)
+    offers = [(rule.to, f"rule {nth}", partial(_applies, rule, seen, means)) for nth, rule in enumerate(node.rules, 1)]
+    chosen = _chosen(offers, node.default, many=node.allow_multiple)
     return routed(chosen) if chosen else routed([], "no rule holds")
 
 
 def conditional(node: ConditionalNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by expressions. Raises `NodeFault` of the class `no_match`."""
     cases = enumerate(node.cases, 1)
-    fitting = ((case.to, case.name or f"case {number}") for number, case in cases if holds(case.when, seen, means))
-    chosen = _chosen(fitting, node.default, several=node.evaluate == "all")
+    offers = [(case.to, case.name or f"case {nth}", partial(holds, case.when, seen, means)) for nth, case in cases]
+    chosen = _chosen(offers, node.default, many=node.evaluate == "all")
     if not chosen:
         raise NodeFault(FailureClass.NO_MATCH, f"none of {len(node.cases)} cases holds, and there is no default")
     return routed(chosen)
@@ -36,13 +34,15 @@ def routed(fitting: list[tuple[str, str]], otherwise: str = "") -> Evaluated:
     return Evaluated(output={"targets": list(targets), "reason": reason}, route=Route(targets=targets, reason=reason))
 
 
-def _chosen(fitting: Iterator[tuple[str, str]], default: str | None, *, several: bool) -> list[tuple[str, str]]:
-    """Return the nodes that fit, each with its reason; the first alone unless `several` may, and else the default."""
-    chosen = list(fitting if several else islice(fitting, 1))
+def _chosen(offers: list[tuple[str, str, partial[bool]]], default: str | None, *, many: bool) -> list[tuple[str, str]]:
+    """Return the nodes that fit, each with its reason; the first alone unless `many` may, and else the default."""
+    chosen = list[tuple[str, str]]()
+    for target, reason, fits in offers:
+        if (many or not chosen) and fits():
+            chosen.append((target, reason))
     return chosen if chosen or default is None else [(default, "default")]
 
 
 def _applies(rule: RuleSpec, seen: Seen, means: NodeMeans) -> bool:
-    if not all(compares(condition, seen) for condition in rule.conditions):
-        return False
-    return rule.when is None or holds(rule.when, seen, means)
+    is_met = all(compares(condition, seen) for condition in rule.conditions)
+    return is_met and (rule.when is None or holds(rule.when, seen, means))
