@@ -128,6 +128,11 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     step: StepFold | None = None
 
     @property
+    def goes_back_to(self) -> Phase:
+        """The phase to which a recovery returns in the end, when the wait that it may return to first is over."""
+        return self.wait_origin if self.resume_to is Phase.WAITING else self.resume_to
+
+    @property
     def bill(self) -> BilledUsage:
         """The bill of all executions, with the sessions below them."""
         models = self.execution.model_usage if self.execution is not None else ()

@@ -128,12 +128,12 @@ def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: in
         execution.agent = structs.replace(
             new, limits=event.limits or old.limits, error_policy=event.error_policy or old.error_policy
         )
-        if fold.resume_to is Phase.BOUNDARY and _has_answered(execution) and _form(old) != _form(new):
-            fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
-            execution.unanswered = True
         if fold.resume_to is Phase.STOPPING and fold.step is None and (event.limits or event.error_policy):
             # What was replaced may be what it was to stop by: when the guards allow it, all vote again.
             fold.resume_to = Phase.BOUNDARY
+        if fold.goes_back_to is Phase.BOUNDARY and _has_answered(execution) and _form(old) != _form(new):
+            fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
+            execution.unanswered = True
     if (step := fold.step) is not None:
         step.clock = Stopwatch(step.clock.counted_us + round(event.interrupted_seconds * 1e6), since=at)
         step.inference_in_doubt = fold.resume_to is Phase.INFERRING

@@ -54,11 +54,10 @@ def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect
 
 
 def _only_hooks_are_left(fold: SessionFold) -> bool:
-    """Tell whether the phase that a recovery returns to starts no model call and no tool before the next decision."""
-    began_in = fold.wait_origin if fold.resume_to is Phase.WAITING else fold.resume_to
-    if began_in is Phase.SETTLING:
+    """Tell whether the phase that a recovery goes back to starts no model call and no tool before the next decision."""
+    if fold.goes_back_to is Phase.SETTLING:
         return fold.step is not None and starts_no_call(fold.step)
-    return began_in in {Phase.BOUNDARY, Phase.STOPPING}
+    return fold.goes_back_to in {Phase.BOUNDARY, Phase.STOPPING}
 
 
 def _kills_its_process(execution: ExecutionFold) -> bool:

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
 from pydantic import AfterValidator, TypeAdapter
 
-from steptrail import Agent, AgentBuilder, Limits, RunResult, Steptrail, tool
+from steptrail import Agent, AgentBuilder, HookType, Limits, RunResult, Steptrail, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.errors import CommandRejected, SessionBusy
 from steptrail.events import ExecutionResumed, StepCompleted
@@ -17,6 +18,7 @@ from steptrail.interfaces.python.session import Session
 from steptrail.models import ModelReply, ModelRequest
 from steptrail.runtime.agent.output import OutputModeName
 from steptrail.testing import Reply, ScriptedModel, call
+from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, hook, trail_of
 
 
 @tool(approval=True)
@@ -178,3 +180,28 @@ async def test_an_answer_in_another_form_than_that_of_who_goes_on_is_asked_for_a
 async def test_an_answer_in_the_form_of_who_goes_on_is_not_asked_for_again(form: Form, in_a_fork: bool) -> None:
     result = await gone_on_with(form, form, in_a_fork=in_a_fork)
     assert (result.status, result.answered, result.state.step_count) == ("completed", True, 1)
+
+
+@pytest.mark.parametrize("cut_in", [HookType.STOP, HookType.AFTER_STEP])
+async def test_an_answer_in_another_form_is_asked_for_anew_also_behind_a_stop_or_a_wait_for_resources(
+    cut_in: HookType,
+) -> None:
+    opens, clock = [True, cut_in is HookType.STOP, True], HandClock()
+
+    @asynccontextmanager
+    async def opener(_: object) -> AsyncGenerator[None]:
+        if not opens.pop(0):
+            raise ConnectionError
+        yield
+
+    before = agent_of(["seven"], (cut_in, hook("look", lambda _: None))).with_resources(opener).build()
+    after = agent_of(["seven", call("final_result", value=7)]).with_output(int, mode="tool").build()
+    async with trail_of(clock, crash_at("after-hooks")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(before, "Go.", session="s")
+        session = again_on(trail, clock).session("s")
+        if cut_in is HookType.AFTER_STEP:
+            assert (await session.resume(before)).status == "waiting"
+            clock.advance(60)
+        result = await session.resume(after, limits=Limits(max_steps=5))
+    assert (result.status, result.answered, result.output) == ("completed", True, 7)
