@@ -60,9 +60,10 @@ def _only_hooks_are_left(fold: SessionFold) -> bool:
     return fold.goes_back_to in {Phase.BOUNDARY, Phase.STOPPING}
 
 
-def _kills_its_process(execution: ExecutionFold) -> bool:
+def _kills_its_process(execution: ExecutionFold, *, more: int = 0) -> bool:
+    """Tell whether so many segments in a row as its limit allows, and as many `more`, ended without progress."""
     most = execution.agent.limits.binding("max_unproductive_segments")
-    return most is not None and execution.unproductive_segments >= most
+    return most is not None and execution.unproductive_segments >= most + more
 
 
 def _end_of_the_run_in(
@@ -236,10 +237,13 @@ def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | No
 
 
 def _hooks_due(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
-    """Return the hooks of this type that have not run for the step; None when there are none."""
+    """Return the hooks of this type that have not run for the step; None when there are none.
+
+    A stop by the guard against crash loops has none that kill the process once more: the run would never end.
+    """
     agent = execution.agent
     due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step, None) not in execution.hooks_ran
-    return RunHooks(hook_type, step) if due else None
+    return RunHooks(hook_type, step) if due and not _kills_its_process(execution, more=1) else None
 
 
 _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] = {

@@ -129,3 +129,22 @@ async def test_a_blocked_call_stays_blocked_after_a_crash() -> None:
     (execution,) = result.state.steps[0].tool_executions
     assert execution.status == "blocked"
     assert runs == ["block", "block"]
+
+
+@pytest.mark.parametrize("kind", [HookType.STOP, HookType.EXECUTION_END])
+async def test_a_hook_of_the_end_that_kills_the_process_each_time_does_not_keep_the_run_from_ending(
+    kind: HookType,
+) -> None:
+    def die(state: HookState) -> HookState:
+        raise Crash
+
+    agent = agent_of(["done"], (kind, hook("die", die))).build()
+    async with trail_of() as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        session = again_on(trail).session("s")
+        for _ in range(agent.limits.max_unproductive_segments + 1):
+            with pytest.raises(Crash):
+                await session.resume(agent)
+        result = await session.resume(agent)
+    assert (result.status, result.stop_reason, result.output) == ("completed", "guard", "done")
