@@ -134,8 +134,10 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
 async def _told(response: "Response") -> "Response":
     """Return a response that says its status in words, where no server's answer does: the SDK tells nobody of it."""
     is_known = not response.is_error or response.status_code == HTTPStatus.NOT_FOUND
-    if is_known or b'"jsonrpc"' in await response.aread():
+    is_json = response.headers.get("content-type", "").lower().startswith("application/json")
+    if is_known or (is_json and b'"jsonrpc"' in await response.aread()):
         return response
+    await response.aclose()  # nobody reads what a gateway says instead, which may have no end
     why = f"Server returned an error response: {response.status_code} {response.reason_phrase}"
     told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": why}}
     return type(response)(response.status_code, json=told, request=response.request)

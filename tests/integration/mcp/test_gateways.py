@@ -14,9 +14,10 @@ from steptrail.tools import ToolEffect, ToolRetry
 from steptrail.tools.mcp import McpServer, McpToolSettings
 from tests.integration.mcp.shop import call
 
-_JSON = "application/json"
+_JSON, _ENDLESS = "application/json", "text/endless"
 _NO_ANSWERS = [
     ("502 Bad Gateway", "text/html", "<html>"),
+    ("503 Service Unavailable", _ENDLESS, "<html>"),
     ("504 Gateway Timeout", _JSON, '{"error": "too late"}'),
     ("200 OK", "text/html", "<html>"),
     ("200 OK", _JSON, '{"jsonrpc": "2.0", "id'),
@@ -44,7 +45,7 @@ async def gateway(
 ) -> AsyncGenerator[str]:
     """Yield the address of a server that gives this answer `to` calls: a status, a type and a body.
 
-    It redirects the requests for that address to the path where it is.
+    It redirects the requests for that address to the path where it is. A body of the type `_ENDLESS` never ends.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,9 +57,12 @@ async def gateway(
             body = body.replace("ID", str(asked.get("id")))
             if head.split()[1] != is_at:
                 status, kind, body = f"307 Temporary Redirect\r\nLocation: {is_at}", "text/plain", ""
-            told = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close"
+            length = len(body) + (kind == _ENDLESS)
+            told = f"Content-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close"
             writer.write(f"HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}".encode())
             await writer.drain()
+            if kind == _ENDLESS:
+                await reader.read()
         writer.close()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
