@@ -4,6 +4,7 @@ A turn that the provider pauses (its own tools have been at work for long) goes 
 back, and the pieces become one reply.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 MAX_PAUSES: Final = 10
 """Pauses of one turn after which it is returned as it is, with the finish reason `paused`."""
-_ITS_HOSTS: Final = ("anthropic.com", "amazonaws.com", "azure.com", "googleapis.com")
-"""The domains where Anthropic's own models run. Each of them takes what another has signed."""
+_ITS_HOSTS: Final = re.compile(
+    r".+\.(anthropic\.com|ai\.azure\.com|api\.aws|googleapis\.com)|(.+\.)?bedrock-runtime\b.*\.amazonaws\.com"
+)
+"""The hosts where Anthropic's own models run, and not those of other people's machines in the same clouds. Each of them
+takes what another has signed."""
 
 
 class AnthropicModel(SdkModel["AsyncAnthropic"]):
@@ -58,7 +62,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         return (OutputMode.NATIVE, *others, OutputMode.LAST) if fits else others
 
     def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
-        provider = PROVIDER if host.endswith(_ITS_HOSTS) else f"{PROVIDER}@{host}"
+        provider = PROVIDER if _ITS_HOSTS.fullmatch(host) else f"{PROVIDER}@{host}"
         return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters, provider), provider)
 
     def _open(self, http: Any) -> "AsyncAnthropic":

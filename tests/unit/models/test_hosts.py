@@ -30,6 +30,12 @@ class Host:
     ("asked", "then", "goes_back"),
     [
         ("api.anthropic.com", "bedrock-runtime.eu-central-1.amazonaws.com", True),
+        ("api.anthropic.com", "vpce-1.bedrock-runtime.eu-central-1.vpce.amazonaws.com", True),
+        ("bedrock-mantle.eu-central-1.api.aws", "ours.services.ai.azure.com", True),
+        ("europe-west1-aiplatform.googleapis.com", "claude.googleapis.com", True),
+        ("ours.eu-central-1.elb.amazonaws.com", "api.anthropic.com", False),
+        ("ours.westeurope.cloudapp.azure.com", "api.anthropic.com", False),
+        ("notanthropic.com", "api.anthropic.com", False),
         ("compatible.example", "compatible.example", True),
         ("compatible.example", "other.example", False),
         ("compatible.example", "api.anthropic.com", False),
