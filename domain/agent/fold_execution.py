@@ -142,9 +142,8 @@ def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: in
 
 def _has_answered(execution: ExecutionFold) -> bool:
     """Tell whether the last step gave an answer, in whatever form."""
-    if not execution.steps:
+    if (step := execution.steps.last) is None:
         return False
-    step = execution.steps[-1]
     in_text = step.reply is not None and not step.has_errors and not step.has_tool_calls
     return step.output_verdict is OutputVerdict.ACCEPTED or (step.output_verdict is None and in_text)
 

@@ -112,8 +112,6 @@ def _spec(server: str, tool: "Tool", selection: Selection) -> ToolSpec:
 
 def _hinted(tool: "Tool") -> ToolEffect:
     hints = tool.annotations
-    if hints is None:
-        return ToolEffect.UNSAFE
-    if hints.read_only_hint:
+    if hints is not None and hints.read_only_hint:
         return ToolEffect.READ
-    return ToolEffect.IDEMPOTENT if hints.idempotent_hint else ToolEffect.UNSAFE
+    return ToolEffect.IDEMPOTENT if hints is not None and hints.idempotent_hint else ToolEffect.UNSAFE

@@ -23,12 +23,10 @@ def without_unreadable(
         return received
     kept: list[object] = []
     for tool in cast("list[object]", tools):
-        name = _name(tool)
-        problem = None if name is None else _problem(tool)
-        if name is None or problem is None:
-            kept.append(tool)
-        else:
+        if (name := _name(tool)) is not None and (problem := _problem(tool)) is not None:
             unreadable[name] = problem
+        else:
+            kept.append(tool)
     answer["tools"] = kept
     return received
 

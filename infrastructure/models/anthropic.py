@@ -90,7 +90,9 @@ class _AnthropicTurn:
         return AnthropicAssembly()
 
     def take(self, text: str) -> ModelReply | None:
-        reply = self._joined(parse_body(text, self._provider))
+        reply = parse_body(text, self._provider)
+        if (before := self._so_far) is not None:
+            reply = structs.replace(reply, parts=before.parts + reply.parts, usage=before.usage + reply.usage)
         blocks = render_blocks(reply.parts, CallIds(once_in_all=True), self._provider)
         if reply.finish_reason is not FinishReason.PAUSED or self._pauses == MAX_PAUSES or not blocks:
             return reply
@@ -99,8 +101,3 @@ class _AnthropicTurn:
         so_far: JsonValue = {"role": "assistant", "content": blocks}
         self.body = {**self.body, "messages": [*self._history, so_far]}
         return None
-
-    def _joined(self, reply: ModelReply) -> ModelReply:
-        if (before := self._so_far) is None:
-            return reply
-        return structs.replace(reply, parts=before.parts + reply.parts, usage=before.usage + reply.usage)
