@@ -128,8 +128,11 @@ def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: in
         execution.agent = structs.replace(
             new, limits=event.limits or old.limits, error_policy=event.error_policy or old.error_policy
         )
-        if fold.resume_to is Phase.STOPPING and fold.step is None and (event.limits or event.error_policy):
-            # What was replaced may be what it was to stop by: when the guards allow it, all vote again.
+        is_replaced = event.limits is not None or event.error_policy is not None
+        is_of_hooks = execution.decision is not None and execution.decision.phase == "stop"
+        if is_replaced and fold.resume_to is Phase.STOPPING and fold.step is None and not is_of_hooks:
+            # What was replaced may be what it was to stop by: when the guards allow it, all vote again. What Stop hooks
+            # have decided stands, because they would not run again.
             fold.resume_to = Phase.BOUNDARY
         if fold.goes_back_to is Phase.BOUNDARY and _has_answered(execution) and _form(old) != _form(new):
             fold.withdrawn = (*fold.withdrawn, *_given_up(fold))

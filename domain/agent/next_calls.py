@@ -192,9 +192,7 @@ def _cancel_pending(step: StepFold, reason: str) -> Record | None:
 
 def close_step(execution: ExecutionFold, step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
     """Return the events that end a step in the middle: calls in doubt are interrupted, and calls to come cancelled."""
-    events: list[AgentEvent] = []
-    if step.inference_in_doubt:
-        events.append(model_interrupted("crash"))
+    events: list[AgentEvent] = [model_interrupted("crash")] if step.inference_in_doubt else []
     for call in step.calls:
         if call.phase in {CallPhase.RUNNING, CallPhase.IN_DOUBT}:
             events.append(call_interrupted(execution, call, "stop"))

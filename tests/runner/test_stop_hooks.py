@@ -180,3 +180,18 @@ async def test_a_run_that_was_cut_in_its_stop_hooks_goes_on_with_what_a_resume_r
         result = await session.resume(agent, **replaced)
         assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "done")
     assert looks == [1, 2]
+
+
+async def test_a_stop_that_a_stop_hook_has_decided_is_not_taken_back_by_other_limits() -> None:
+    async with trail_of() as trail:
+        session = trail.session("s")
+
+        async def refuse(state: HookState) -> HookState:
+            await again_on(trail).session("s").pause(by="ops")
+            return state.with_evaluation(vote(FORBID, "audit", StopReason.GUARD))
+
+        builder = with_stop(["done"], CallableHook(refuse, "audit"))
+        agent = builder.with_hook(HookType.EXECUTION_END, hook("look", lambda _: None)).build()
+        assert (await trail.run(agent, "go", session="s")).status == "paused"
+        result = await session.resume(agent, limits=Limits(max_steps=5))
+    assert (result.status, result.stop_reason, result.answered) == ("completed", "guard", False)
