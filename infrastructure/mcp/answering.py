@@ -1,4 +1,4 @@
-"""Reads the answers that the SDK cannot read on standard streams: it passes over them, and their calls do not end."""
+"""Reads the messages that the SDK cannot read on standard streams: it passes over them, and calls do not end."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_again(error: Exception) -> "SessionMessage | Exception":
-    """Return the answer in a line of which the SDK says `error`; the error when there is none.
+    """Return the message in a line of which the SDK says `error`; the error when there is none.
 
     A text in which half of a surrogate pair stands, as JavaScript leaves it where it cuts a text, has a question mark
     there. An answer that cannot be read all the same is one that says so.
@@ -26,12 +26,12 @@ def read_again(error: Exception) -> "SessionMessage | Exception":
         whole = as_unicode(json.dumps(told, ensure_ascii=False))
     except (ValueError, RecursionError):
         return error
-    answer = told if isinstance(told, dict) and "method" not in told else {}
-    request = answer.get("id")
-    if answer.get("jsonrpc") != "2.0" or not isinstance(request, int | str):
-        return error  # programs write other lines there too
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
     except ValidationError:
-        failed = ErrorData(code=PARSE_ERROR, message="Failed to parse JSON response: it breaks the protocol")
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=failed))
+        answer = told if isinstance(told, dict) and "method" not in told else {}
+        request = answer.get("id")
+    if answer.get("jsonrpc") != "2.0" or not isinstance(request, int | str):
+        return error  # programs write other lines there too
+    failed = ErrorData(code=PARSE_ERROR, message="Failed to parse JSON response: it breaks the protocol")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=failed))

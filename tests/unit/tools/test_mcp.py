@@ -10,12 +10,23 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 import pytest
-from mcp_types import AudioContent, CallToolResult, ContentBlock, TextContent, Tool, ToolAnnotations
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    AudioContent,
+    CallToolResult,
+    ContentBlock,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.secrets import without_secrets
 from steptrail.domain.tools import ToolSpec, misnamed
+from steptrail.infrastructure.mcp.answering import read_again
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.description import Selection, specs_of
 from steptrail.tools import ApprovalRule, ToolEffect, ToolRetry
@@ -264,3 +275,13 @@ def test_a_name_that_a_pattern_may_allow_is_left_to_the_server() -> None:
     assert misnamed(closed, {"a": 1, "x-b": 2}) == "there is no parameter 'x-b'"
     assert misnamed(by_pattern, {"a": 1, "x-b": 2}) is None
     assert misnamed(by_pattern, {"x-b": 2}) == "they lack a"
+
+
+@pytest.mark.parametrize("rest", ['"id": 1, "result": {"text": "%s"}', '"id": 1, "method": "m", "params": {"x": "%s"}'])
+def test_half_an_emoji_is_read_in_answers_and_in_what_a_server_asks_or_tells(rest: str) -> None:
+    line = f'{{"jsonrpc": "2.0", {rest}}}'
+    with pytest.raises(ValidationError) as refused:
+        jsonrpc_message_adapter.validate_json(line % "Tea \\ud83d")
+    read = read_again(refused.value)
+    assert isinstance(read, SessionMessage)
+    assert read.message == jsonrpc_message_adapter.validate_json(line % "Tea ?")
