@@ -92,8 +92,8 @@ def test_a_small_cost_does_not_look_like_none(typed: Type) -> None:
     agent = AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).with_max_cost("5", prices=prices).build()
     with Steptrail.open_sync() as trail:
         trail.run(agent, "hi", session="a")
-    assert "cost    $0.000020" in typed("stats").lines
-    assert "$0.000020" in typed("runs", "--order", "dearest").lines[1].split()
+    assert "cost    $0.00002" in typed("stats").lines
+    assert "$0.00002" in typed("runs", "--order", "dearest").lines[1].split()
 
 
 def test_a_name_that_is_cut_in_lists_is_no_damage_and_is_found(typed: Type) -> None:
