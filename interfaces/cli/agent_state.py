@@ -15,7 +15,7 @@ from steptrail.domain.messages import CitationPart, Message
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.states import EXECUTION_HEADS, executions_of, print_head, print_lines
-from steptrail.projections.rendering import error_data, error_lines
+from steptrail.projections.rendering import error_data, error_lines, many
 from steptrail.runtime.agent.result import RunResult
 
 _CUT = 100
@@ -99,7 +99,7 @@ def _last_error(state: AgentState) -> StepError | None:
 def _steps(state: AgentState) -> Iterator[str]:
     for step in state.steps:
         said = step.finish_reason.value if step.finish_reason else "no reply"
-        yield f"step {step.number}  {step.duration_seconds:.2f} s, {step.usage.total} tokens, {said}"
+        yield f"step {step.number}  {step.duration_seconds:.2f} s, {many(step.usage.total, 'token')}, {said}"
         yield from map(_call, step.tool_executions)
         for error in step.errors:
             if error.tool_name is None:

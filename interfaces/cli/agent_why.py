@@ -74,8 +74,8 @@ def _spent(explained: AgentExplanation) -> str:
     failed = f" ({spent.failed_steps} failed)" if spent.failed_steps else ""
     cost = f"{spent.cost}, " if spent.cost is not None else ""
     return (
-        f"{many(spent.steps, 'step')}{failed}, {many(spent.tool_calls, 'tool call')}, {spent.tokens} tokens, {cost}"
-        f"{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all"
+        f"{many(spent.steps, 'step')}{failed}, {many(spent.tool_calls, 'tool call')}, "
+        f"{many(spent.tokens, 'token')}, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all"
     )
 
 

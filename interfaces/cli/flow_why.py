@@ -116,7 +116,7 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
     yield (
         "spent",
         f"{spent.finished_nodes} of {many(spent.nodes, 'node')}{visits}, {many(spent.attempts, 'attempt')}, "
-        f"{spent.tokens} tokens, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all",
+        f"{many(spent.tokens, 'token')}, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all",
     )
     if explained.not_reached:
         yield "not reached", _listed(explained.not_reached)

@@ -14,7 +14,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import because, changed_by, how_it_stopped
-from steptrail.projections.rendering import why_cut
+from steptrail.projections.rendering import many, why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 _CUT = 160
@@ -74,7 +74,7 @@ class Progress:
             case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
                 self._calls = {i: call.name for i, call in enumerate(reply.tool_calls)}
                 wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
-                return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
+                return (f"  model replied in {seconds:.2f} s, {many(reply.usage.total, 'token')}{wanted}",)
             case stored.InferenceFailed(error=error, duration_seconds=seconds):
                 return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
             case stored.InferenceInterrupted():

@@ -11,7 +11,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.state import StreamState
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
-from steptrail.projections.rendering import asked_for, since_text
+from steptrail.projections.rendering import asked_for, many, since_text
 from steptrail.projections.stop_reasons import executions_in
 
 EXECUTION_HEADS = ["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY"]
@@ -68,7 +68,7 @@ def print_head(
     for what, asked in asked_for(state):
         output.line(f"{what:<8} {one_line(f'{asked.by_whom}, {since_text(asked.at, state.as_of)}')}")
     cost = f"{state.cost}, " if state.cost is not None else ""
-    output.line(f"spent    {state.usage.total} tokens, {cost}{seconds:.2f} s active")
+    output.line(f"spent    {many(state.usage.total, 'token')}, {cost}{seconds:.2f} s active")
 
 
 def print_lines(output: Output, title: str, lines: Sequence[str]) -> None:

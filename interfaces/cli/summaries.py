@@ -102,7 +102,7 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
         case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
             wanted = ", ".join(call.name for call in reply.tool_calls)
             said = f"calls {wanted}" if wanted else reply.text
-            return f"{seconds:.2f} s, {reply.usage.total} tokens, {reply.finish_reason.value}: {said}"
+            return f"{seconds:.2f} s, {many(reply.usage.total, 'token')}, {reply.finish_reason.value}: {said}"
         case stored.InferenceFailed(error=error, duration_seconds=seconds):
             return f"{seconds:.2f} s, {_error(error)}"
         case stored.InferenceInterrupted():
@@ -118,7 +118,7 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
         case stored.InferenceRequestAmended(hook=hook):
             return f"by {hook}"
         case stored.UsageRecorded(hook=hook, usage=usage):
-            return f"{usage.total} tokens, by {hook}"
+            return f"{many(usage.total, 'token')}, by {hook}"
         case stored.ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
             return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
         case stored.ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):

@@ -10,7 +10,7 @@ from folder import Folder
 from model import ModelKind
 
 README = Path(__file__).parents[2] / "README.md"
-MEASURED = re.compile(r"process \d+|\d+(\.\d+)? (tokens|s)\b|\d+\.\d+s|\d+/32768")
+MEASURED = re.compile(r"process \d+|[\d,]*\d(\.\d+)? (tokens|s)\b|\d+\.\d+s|\d+/32768")
 
 
 def shown(beginning: str) -> list[str]:

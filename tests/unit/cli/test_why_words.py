@@ -9,6 +9,7 @@ import pytest
 from steptrail import AgentBuilder, Limits, Steptrail, tool
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.usage import Usage
 from steptrail.errors import ErrorPolicy
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.agent_state import print_agent_state
@@ -16,7 +17,7 @@ from steptrail.interfaces.cli.agent_why import print_agent_why
 from steptrail.interfaces.cli.output import Output
 from steptrail.projections.rendering import crash_text, error_lines, lasting, since_text, wait_texts
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.testing import Reply, ScriptedModel, call, say
 from steptrail.tools import ApprovalRule
 from steptrail.workflow import Envelope, Update, Workflow
 from tests.runner.kit import Crash, crash_at
@@ -151,6 +152,14 @@ def test_an_open_question_says_since_when_and_until_when_it_waits(typed: Type) -
     assert ", until " in line
     (wait,) = typed("why", "s", "--json").json["waits"]
     assert wait["kind"] == "approval"
+
+
+def test_tokens_are_counted_in_the_words_of_other_things(typed: Type) -> None:
+    ran(builder(say("Done.", usage=Usage(input=11_999, output=1))))
+    for command in (["show", "s"], ["why", "s"], ["show", "s", "--events"]):
+        lines = typed(*command).lines
+        assert [line for line in lines if "12,000 tokens, " in line], command
+        assert [line for line in lines if "12000 tokens" in line] == []
 
 
 def test_show_lists_the_execution_that_is_open(typed: Type) -> None:
