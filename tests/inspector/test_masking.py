@@ -1,6 +1,7 @@
 """What must not be shown is hidden before a page is made."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.interfaces.http.inspector.events import chunk_of
+from steptrail.interfaces.http.inspector.finding import find
 from steptrail.messages import Message
 from steptrail.projections.masking import HIDDEN, Masking, as_shown
 from steptrail.testing import ScriptedModel, call
@@ -292,6 +295,18 @@ def test_the_line_about_an_event_shows_no_more_of_it_than_its_page(settings: dic
     assert "4711" not in str(shown)
     line = summary_of("agent:s", as_shown(event, shown))
     assert ("4711" in line, HIDDEN in line) == (False, True)
+
+
+@pytest.mark.parametrize("masking", [Masking(keys=["arguments", "result"]), Masking(show="shape")])
+async def test_a_template_is_given_no_more_of_an_event_than_is_shown(masking: Masking) -> None:
+    agent = AgentBuilder("a").with_model(ScriptedModel([call("read_customer", number=4711), "Done."]))
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        count = (await trail.run(agent.with_tools(read_customer).build(), "go", session="s")).state.version
+        lines = (await chunk_of(trail.store, "agent:s", masking, count=count, chosen=None)).lines
+        hits = (await find(trail.store, "agent:s", masking, "inference", first=1, count=count)).hits
+    given = [*(line.record for line in lines), *(hit.record for hit in hits)]
+    assert len(given) > count
+    assert [record.version for record in given if re.search(r"\b4711\b", str(record.event))] == []
 
 
 async def test_with_shape_a_change_shows_no_credential_that_is_a_key() -> None:

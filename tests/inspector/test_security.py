@@ -325,6 +325,17 @@ def test_what_is_vendored_is_what_was_looked_at() -> None:
     assert all(f"{name.rsplit('.min', 1)[0]}.LICENSE" in files for name in files if name.endswith(".js"))
 
 
+def test_a_template_names_no_content_of_what_it_is_given_as_it_was_stored() -> None:
+    text = "".join(path.read_text() for path in HERE.glob("templates/*")).replace("masking.text(vote.reason)", "")
+    # The events of decisions, the explanation of a run, and votes are not masked before.
+    named = set(re.findall(r"\b(?:event|explained|vote|deciding)\.(\w+)", text))
+    assert named == {
+        *("TYPE", "step", "should_continue", "resolved_by", "stop_reason"),
+        *("events", "is_newest"),
+        *("criterion_class", "decision", "shadow"),
+    }
+
+
 def test_no_template_lets_a_text_through_and_nothing_is_asked_of_elsewhere() -> None:
     for path in [*HERE.glob("templates/*"), *HERE.glob("static/own/*")]:
         text = path.read_text()

@@ -18,7 +18,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
-from steptrail.interfaces.http.inspector.events import said_of, sound_events
+from steptrail.interfaces.http.inspector.events import record_shown, said_of, sound_events
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
@@ -133,7 +133,7 @@ async def _read(store: EventStore, side: Side, done: int) -> tuple[Sequence[Reco
 def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[int, str, str] | None:
     if record is None:
         return None
-    said = said_of(side.stream, record.event, masking.event(record.event), masking)
+    said = said_of(side.stream, record_shown(record, masking.event(record.event)), masking)
     return record.version, record.event.TYPE.removesuffix(".v1"), said
 
 

@@ -24,7 +24,8 @@ CHUNK: Final = 200
 class Line(NamedTuple):
     """One event on one line. `since` is the time since the event before; empty for the first of a chunk.
 
-    `said` is what it says in words, `tone` the class of the style sheet, and `whole` all of the event that is chosen.
+    `record` is masked. `said` is what it says in words, `tone` the class of the style sheet, and `whole` all of the
+    event that is chosen.
     """
 
     record: Recorded[Any]
@@ -73,12 +74,18 @@ def _lines(stream: str, records: Sequence[Recorded[Any]], masking: Masking, chos
         shown = masking.event(record.event)
         since = "" if before is None else f"+{duration((record.at - before.at) / 1e6)}"
         whole = abridged(shown) if record.version == chosen else None
-        yield Line(record, since, said_of(stream, record.event, shown, masking), _tone(record.event), whole)
+        masked = record_shown(record, shown)
+        yield Line(masked, since, said_of(stream, masked, masking), _tone(record.event), whole)
 
 
-def said_of(stream: str, event: Event, shown: JsonValue, masking: Masking) -> str:
-    """Return an event in words, as they may be shown, given what is `shown` of it; empty where no values are."""
-    return summary_of(stream, as_shown(event, shown)) if masking.shows_values else ""
+def record_shown(record: Recorded[Any], shown: JsonValue) -> Recorded[Any]:
+    """Return a record whose event holds what is `shown` of it, so that no page can say more."""
+    return Recorded(record.version, record.at, as_shown(record.event, shown), record.head)
+
+
+def said_of(stream: str, masked: Recorded[Any], masking: Masking) -> str:
+    """Return an event of `record_shown` in words; empty where no values are shown."""
+    return summary_of(stream, masked.event) if masking.shows_values else ""
 
 
 async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Event] | None:

@@ -11,7 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.http.inspector.bodies import escaped
-from steptrail.interfaces.http.inspector.events import said_of, sound_events
+from steptrail.interfaces.http.inspector.events import record_shown, said_of, sound_events
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -28,7 +28,10 @@ _AROUND: Final = 60
 
 
 class Hit(NamedTuple):
-    """An event in which the text stands: the first place, as a JSON pointer if it is one, and what stands around it."""
+    """An event in which the text stands: the first place, as a JSON pointer if it is one, and what stands around it.
+
+    `record` is masked.
+    """
 
     record: Recorded[Any]
     where: str
@@ -104,8 +107,9 @@ def _looked_at(
 
 def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Pattern[str]) -> tuple[Hit | None, int]:
     """Return the first place of an event where a text stands, if there is one, and how many characters it has."""
-    characters = 0
-    for where, text in _texts(stream, record, masking):
+    characters, shown_of = 0, masking.event(record.event)
+    masked = record_shown(record, shown_of)
+    for where, text in _texts(stream, masked, shown_of, masking):
         shown = printable(text)
         characters += len(shown)
         found = pattern.search(shown)
@@ -113,7 +117,7 @@ def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Patte
             start, end = found.span()
             cut_before, cut_behind = max(0, start - _AROUND), end + _AROUND
             hit = Hit(
-                record=record,
+                record=masked,
                 where=where,
                 before=("… " if cut_before else "") + shown[cut_before:start],
                 match=shown[start:end],
@@ -123,14 +127,13 @@ def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Patte
     return None, characters
 
 
-def _texts(stream: str, record: Recorded[Any], masking: Masking) -> Iterator[tuple[str, str]]:
+def _texts(stream: str, record: Recorded[Any], shown: JsonValue, masking: Masking) -> Iterator[tuple[str, str]]:
     """Yield what an event shows, each text with its place."""
-    shown = masking.event(record.event)
     yield from _leaves(shown, "")
     yield "", record.event.TYPE
     if record.head is not None and record.head.actor:
         yield "by", record.head.actor
-    yield "", said_of(stream, record.event, shown, masking)
+    yield "", said_of(stream, record, masking)
 
 
 def _leaves(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
