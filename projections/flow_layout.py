@@ -20,7 +20,7 @@ Spot: TypeAlias = str | tuple[int, int]
 
 
 class Layout:
-    """The places of the nodes and edges. `layers` are the spots of each layer, from left to right.
+    """The places of the nodes and edges of a drawing. `layers` are the spots of each layer, from left to right.
 
     `size` is the width and the height of the picture, `node_height` that of a node.
     """
@@ -28,6 +28,7 @@ class Layout:
     node_height = HEIGHT
 
     def __init__(self, drawn: DrawnFlow) -> None:
+        self.drawn = drawn
         self._widths: dict[Spot, float] = {node.id: _width(node) for node in drawn.nodes}
         forward = [(number, edge) for number, edge in enumerate(drawn.edges) if not edge.loop]
         self._layer: dict[Spot, int] = dict.fromkeys(self._widths, 0)
@@ -36,7 +37,7 @@ class Layout:
             into.setdefault(edge.target, []).append(edge.source)
         for node in drawn.nodes:  # each stands behind all that lead to it
             self._layer[node.id] = max((self._layer[source] + 1 for source in into.get(node.id, ())), default=0)
-        self._edges, loops = drawn.edges, [edge for edge in drawn.edges if edge.loop]
+        loops = [edge for edge in drawn.edges if edge.loop]
         self._loops = {edge: number for number, edge in enumerate(loops)}
         self._chains = {number: self._chain(number, edge) for number, edge in forward}
         self.layers: list[list[Spot]] = [[] for _ in range(max(self._layer.values(), default=-1) + 1)]
@@ -107,7 +108,7 @@ class Layout:
 
     def way(self, number: int) -> tuple[str, float, float]:
         """Return the way of an edge as a path of SVG, and the place of what is said of it."""
-        edge = self._edges[number]
+        edge = self.drawn.edges[number]
         return self._back(edge) if edge.loop else self._forward(self._chains[number])
 
     def _forward(self, chain: Sequence[Spot]) -> tuple[str, float, float]:

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from steptrail.domain.errors import CorruptRecord, stream_name
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_graph import DRAWN_TYPES, drawn_run
 from steptrail.projections.flow_layout import Layout
 
@@ -14,14 +13,7 @@ _MOST: Final = 20_000
 """Events of a run beyond which its graph is not drawn unasked; `steptrail flow draw` draws any."""
 
 
-class GraphPicture(NamedTuple):
-    """The graph, and the places of its parts in the picture."""
-
-    drawn: DrawnFlow
-    layout: Layout
-
-
-async def graph_of(trail: Steptrail, stream: str, count: int) -> GraphPicture | None:
+async def graph_of(trail: Steptrail, stream: str, count: int) -> Layout | None:
     """Return the graph of a run of a workflow; None for any other stream, and for a very long one."""
     if not stream.startswith("flow:") or count > _MOST:
         return None
@@ -32,9 +24,9 @@ async def graph_of(trail: Steptrail, stream: str, count: int) -> GraphPicture | 
     return await asyncio.to_thread(_picture, records)  # of thousands of nodes this may take seconds
 
 
-def _picture(records: Sequence[Any]) -> GraphPicture | None:
+def _picture(records: Sequence[Any]) -> Layout | None:
     try:
         drawn = drawn_run(record.event for record in records)
     except ValueError:  # a newer version recorded the workflow
         return None
-    return None if drawn is None else GraphPicture(drawn, Layout(drawn))
+    return None if drawn is None else Layout(drawn)

@@ -16,7 +16,7 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.bar_choice import ChosenBars, chosen_bars
 from steptrail.interfaces.http.inspector.bars import drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of, sound_events
-from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
+from steptrail.interfaces.http.inspector.graph import graph_of
 from steptrail.interfaces.http.inspector.lists import seen_run
 from steptrail.interfaces.http.inspector.place import Place
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
@@ -24,6 +24,7 @@ from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.python.explaining import Explainers, explained
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
+from steptrail.projections.flow_layout import Layout
 from steptrail.projections.masking import Masking
 from steptrail.projections.run_explanation import RunExplanation
 from steptrail.runtime.kernel.ports import EventStore
@@ -61,7 +62,7 @@ class RunView:
     window: Window
     panel: DecisionPanel | None
     state: StateAt | None
-    graph: GraphPicture | None
+    graph: Layout | None
     above: RunSummary | None
     fork_of: RunSummary | None
     forked_at: int | None
