@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 from msgspec import Struct
 from msgspec.structs import fields
 
-from steptrail.domain.base import repr_of
+from steptrail.domain.base import LARGEST, repr_of
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
 from steptrail.domain.shared.events import WaitKind
@@ -48,7 +48,6 @@ _KNOWN: Mapping[str, Collection[str]] = {
     "waits_for": get_args(WaitKind),
 }
 """The fields whose words are ours. No run has another one there, so it is a mistake and not a list of none."""
-_LARGEST = 2**63 - 1
 _MOST_WORDS, _MOST_NAMED = 1_000, 10
 _EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 """No run began or ended before or after that, and a calendar has no days there."""
@@ -180,7 +179,7 @@ def _wrong_bounds(name: str, bounds: object) -> Iterator[str]:
     for measure, bound in given.items():
         is_number = isinstance(bound, int | float) or (isinstance(bound, Decimal) and bound.is_finite())
         # The comparison is also false of NaN.
-        if measure in MEASURES and not (is_number and 0 <= bound * MEASURES[measure][1] <= _LARGEST):
+        if measure in MEASURES and not (is_number and 0 <= bound * MEASURES[measure][1] <= LARGEST):
             yield f"the bound {repr_of(bound)} of {measure} is no size"
 
 
