@@ -6,6 +6,7 @@ That is so whatever the size of their commits, and however far the next one is.
 import re
 import sqlite3
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from steptrail.domain.agent.events import AgentEvent, MetadataChanged, SessionStarted
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
+from steptrail.infrastructure.store.core import event_store
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.history import pages
 from steptrail.testing.store_contract import Noted, Written, commit_of
@@ -70,3 +72,25 @@ async def test_one_question_for_few_types_looks_through_a_part_of_the_log_alone(
         *((after, after + 100_000) for after in range(0, 400_000, 100_000)),
         (400_000, 2**63 - 1),
     ]
+
+
+async def test_what_is_read_of_a_few_types_in_parts_of_the_log_is_all_that_there_is(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_store, "_LOOKED_THROUGH", 3)
+    writer, store = open_store(store_url), open_store(store_url, read_only=True)
+    for number, stored in enumerate(("nnwn", "n", "nnnnnnw", "wwwww", "n", "nnnnnnn")):
+        commit = commit_of("c", *(Written() if letter == "w" else Noted() for letter in stored))
+        await writer.append(f"agent:{number}", EMPTY_STREAM, commit)
+        kinds: tuple[type[Noted] | type[Written], ...] = (Noted, Written)
+        for kind, limit in product(kinds, (1, 500)):
+            wanted = [entry.position async for entry in store.log() if isinstance(entry.record.event, kind)]
+            for after in (0, 9):
+                found, place, is_end = list[int | None](), after, False
+                while not is_end:
+                    page = await store.log_page(place, limit, types=[kind.TYPE])
+                    found += [item.position for item in page.items]
+                    place, is_end = page.reached, page.is_end
+                assert found == [position for position in wanted if position > after]
+    await store.close()
+    await writer.close()

@@ -17,7 +17,7 @@ from steptrail.broadcasting import Broadcaster, InProcessTransport
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.core import store_threads
+from steptrail.infrastructure.store.core import event_store, store_threads
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.postgres import recorder as postgres_recorder
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -160,8 +160,9 @@ async def streams_in_the_log(store: RecorderEventStore) -> list[str]:
 
 @pytest.mark.parametrize(("end", "then"), [("COMMIT", ["slow:1", "agent:a"]), ("ROLLBACK", ["agent:a"])])
 async def test_given_an_append_in_flight_when_others_append_then_they_do_not_wait_and_are_read_when_it_has_ended(
-    postgres_server: PostgresServer, database: str, end: str, then: list[str]
+    postgres_server: PostgresServer, database: str, end: str, then: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(event_store, "_LOOKED_THROUGH", 1)
     store = open_store(postgres_server.url(database), busy_timeout=60)
     before = await store.append("agent:before", EMPTY_STREAM, commit_of("c1", Noted()))
     with postgres_server.session(database, append_of("slow:1")) as slow:
@@ -170,10 +171,12 @@ async def test_given_an_append_in_flight_when_others_append_then_they_do_not_wai
         for _ in range(2):
             # Stored behind a position that is still coming: the log is not complete up to there.
             assert await streams_in_the_log(store) == ["agent:before"]
+            assert (await store.log_page(1, 1, types=[Noted.TYPE]))[1:] == (0, 1, True)
             assert await store.last_position() == before.version
             assert await store.grown(0) == (before.version, {"agent:before": 1})
         slow.execute(end)
     assert await streams_in_the_log(store) == ["agent:before", *then]
+    assert [entry.stream async for entry in store.log(types=[Noted.TYPE])] == ["agent:before", *then]
     await store.close()
 
 
