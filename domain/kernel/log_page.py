@@ -36,8 +36,8 @@ class LogPage(NamedTuple):
     """A piece of the log.
 
     `items` are its entries in order, with the error of each record that cannot be read in its place; they are gone
-    through once. `size` says how many there are. `reached` is the newest position, and in an empty page the one after
-    which was read. `is_end` says that no more stood behind it.
+    through once. `size` says how many there are. `reached` is the newest position; an empty page reaches as far as was
+    looked, at least to the position after which was read. `is_end` says that no more stood behind it.
     """
 
     items: Iterable[LogEntry | CorruptRecord]
