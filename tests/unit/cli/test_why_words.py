@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, Limits, Steptrail, tool
+from steptrail.domain.agent.events import StepCompleted
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.usage import Usage
@@ -168,6 +169,15 @@ def test_show_lists_the_execution_that_is_open(typed: Type) -> None:
     assert lines[lines.index("executions") + 2].split() == ["s:1", "waiting"]
     open_one = {"executionId": "s:1", "status": "waiting", "stopReason": None, "answered": False}
     assert typed("show", "s", "--json").json["executions"] == [open_one]
+
+
+def test_show_lists_the_execution_of_a_fork_by_its_own_name(typed: Type) -> None:
+    ran(builder(call("ask"), "Done."), "source")
+    with Steptrail.open_sync() as trail:
+        source = trail.session("source")
+        ends = [record.version for record in source.events() if isinstance(record.event, StepCompleted)]
+        source.fork(at=ends[0], session="fork")
+    assert [each["executionId"] for each in typed("show", "fork", "--json").json["executions"]] == ["fork:1"]
 
 
 @pytest.mark.acceptance("8.5-2")
