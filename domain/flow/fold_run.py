@@ -69,6 +69,8 @@ def _flow_forked(fold: FlowFold, event: stored.FlowForked, at: int) -> None:
         return
     run.active = run.active.stopped(fold.seen_at)
     graph = graph_of(run.started.definition)
+    again = {(visit.node, visit.visit) for visit in run.open.values()}
+    run.errors = Log([error for error in run.errors if (error.node_id, error.visit) not in again])
     for visit in reversed(run.open.values()):
         run.marking = run.marking.undone(graph, graph.numbers[visit.node], visit.inputs)
         run.counts, run.visits_of = _without_one(run.counts, visit.node), _without_one(run.visits_of, visit.node)
