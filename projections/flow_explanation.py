@@ -159,7 +159,6 @@ class FlowExplainer:
         self._started: list[str] = []
         self._events: dict[str, int] = {}
         self._tries: dict[TaskKey, list[FlowAttempt]] = {}
-        self._rule: str | None = None
         self._is_over = False
         self.version = 0
         """The version of the newest event that it has been given."""
@@ -234,7 +233,7 @@ class FlowExplainer:
 
     def _begin(self, execution: str, version: int) -> None:
         self._started.append(execution)
-        self._events, self._tries, self._rule = {"started": version}, {}, None
+        self._events, self._tries = {"started": version}, {}
         self._visited_before, self._noted = frozenset(), {}
 
     def _note(self, record: Recorded[stored.FlowEvent]) -> None:
@@ -262,8 +261,6 @@ class FlowExplainer:
                 )
             case stored.NodeRetryScheduled():
                 self._replace(event, event.attempt - 1, wait_seconds=event.delay_seconds)
-            case stored.NodeFailed():
-                self._rule = event.rule
             case stored.LimitReached(scope="run"):
                 self._events["limit"] = version
             case _:
@@ -299,7 +296,8 @@ class FlowExplainer:
             raise ConfigurationError(f"{self._id} has no execution {self._asked!r}: it has {len(self._started)}")
         run, graph = state.run, state.graph
         ended_by = run.ended_by if run is not None else None
-        error = ended_by.error if isinstance(ended_by, stored.NodeFailed) else None
+        failed = ended_by if isinstance(ended_by, stored.NodeFailed) else None
+        error = failed.error if failed is not None else None
         limit = ended_by if isinstance(ended_by, stored.LimitReached) else None
         finished = run.finished if run is not None else None
         waits = run.waits if run is not None else ()
@@ -320,7 +318,7 @@ class FlowExplainer:
             resolved_by=finished.resolved_by if finished is not None else None,
             verdict=_verdict(state, answered_at if is_left else None, is_crashed=is_crashed, damage=damage),
             error=error,
-            rule=self._rule,
+            rule=failed.rule if failed is not None else None,
             looked_at={} if error is None else looked_at(state, error.node_id),
             limit=limit,
             attempts=tuple(self._tries.get(deciding, ())) if deciding is not None else (),
