@@ -75,7 +75,7 @@ def _flow_forked(fold: FlowFold, event: stored.FlowForked, at: int) -> None:
         run.marking = run.marking.undone(graph, graph.numbers[visit.node], visit.inputs)
         run.counts, run.visits_of = _without_one(run.counts, visit.node), _without_one(run.visits_of, visit.node)
     # The streams below, and whatever was asked or tried, stay with the source.
-    run.open, run.tasks, run.left, run.acted = {}, {}, (), frozenset()
+    run.open, run.tasks, run.left = {}, {}, ()
     if run.finished is None:
         run.ended_by = None
 

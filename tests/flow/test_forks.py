@@ -1,11 +1,11 @@
 """A fork of a run shares what had finished, begins anew what was under way, and leaves its source alone."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect
-from steptrail.domain.flow.events import FlowForked, FlowStarted, NodeAttemptStarted
+from steptrail.domain.flow.events import FlowForked, FlowStarted, NodeAttemptStarted, NodeOpened
 from steptrail.domain.flow.evolve import evolve_all, initial
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.snapshot import SNAPSHOTS
@@ -131,6 +131,33 @@ async def test_what_items_of_a_map_that_begins_anew_had_failed_with_is_not_recor
             assert [error.item for error in result.state.errors] == [0, 1]
 
 
+async def test_a_visit_that_begins_anew_counts_once_for_the_most_visits_of_a_node() -> None:
+    flow = (
+        Workflow("t")
+        .function("count", lambda seen: int(seen.vars.get("n", 0)) + 1, output="n")
+        .gate("again", when="vars.n > 1", on_fail="redirect", redirect="count")
+        .function("end", lambda _: "done")
+        .chain("count", "again", "end")
+        .edge("again", "count", loop=True)
+        .build()
+    )
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=RunOptions(max_visits=2))
+        opened = [each.version for each in await trail.flow("f").events() if isinstance(each.event, NodeOpened)]
+        fork = await trail.flow("f").fork(at=opened[2], session="g", by="ana")
+        assert (await fork.resume(flow)).status is ExecutionStatus.COMPLETED
+
+
+async def test_a_stream_below_that_its_source_has_given_up_is_none_of_the_fork() -> None:
+    inner = Workflow("inner").human("ask", prompt="Well?", expires=30).build()
+    flow = Workflow("t").map("m", over="items", flow=inner, on_item_error="record", item_timeout=0.05).build()
+    async with trail_of() as trail:
+        source = await trail.run(flow, vars={"items": [1]}, session="f", options=LEAVES)
+        fork = await trail.flow("f").fork(session="g", by="ana")
+        assert (source.status, len(FLOW.control.children(source.state))) == (ExecutionStatus.COMPLETED, 1)
+        assert FLOW.control.children(await fork.state()) == ()
+
+
 async def test_what_had_failed_is_retried_in_the_fork_and_not_in_its_source() -> None:
     world = World()
     flow = Workflow("t").function("a", world.function("a")).function("b", world.function("b"), effect=ToolEffect.UNSAFE)
@@ -180,7 +207,20 @@ async def test_where_something_that_counts_only_once_was_under_way_a_fork_is_ref
             await trail.flow("no").state()
 
 
-async def test_after_a_crash_in_an_unsafe_node_its_unknown_outcome_is_not_shared() -> None:
+async def test_an_item_that_has_failed_does_not_hide_that_others_of_its_map_were_done() -> None:
+    world = World()
+    world.fails["pay"] = [None, ValueError("no")]
+    flow = Workflow("t").map("m", over="items", function=world.function("pay"), effect=ToolEffect.UNSAFE).build()
+    async with trail_of() as trail:
+        await trail.run(flow, vars={"items": [1, 2]}, session="f")
+        with pytest.raises(CommandRejected, match=r'"m" may have done .+ fork after event 3,'):
+            await trail.flow("f").fork(session="g", by="ana")
+
+
+@pytest.mark.parametrize("verdict", ["failed", "rerun"])
+async def test_after_a_crash_in_an_unsafe_node_its_unknown_outcome_is_not_shared(
+    verdict: Literal["failed", "rerun"],
+) -> None:
     world = World()
     flow = Workflow("t").function("pay", world.function("pay"), effect=ToolEffect.UNSAFE).build()
     async with trail_of() as trail:
@@ -198,7 +238,7 @@ async def test_after_a_crash_in_an_unsafe_node_its_unknown_outcome_is_not_shared
         assert (await handle.stop(by="ana")).status is ExecutionStatus.STOPPED
         await refused()
         await handle.retry(flow)
-        await handle.settle("f:1:pay:1", "failed", by="ana")
+        await handle.settle("f:1:pay:1", verdict, by="ana")
         assert (await (await handle.fork(session="g", by="ana")).resume(flow)).status is ExecutionStatus.COMPLETED
     assert world.done == {"pay": 2}
 
