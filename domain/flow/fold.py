@@ -39,8 +39,9 @@ class VisitFold(Struct):
     """A visit that has not ended well: it is open, or it was cut when its run ended.
 
     `execution` is the id of the execution that opened it, and `number` its place among all visits. `view` is what it
-    sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
-    many have ended, and `results` are theirs. `errors` are the recorded failures of items.
+    sees, and `tried_before` how many tries of its node had ended when it opened. `items` is the length of the list of a
+    map, `next_item` the first item that was not begun, `ended_items` how many have ended, and `results` are theirs.
+    `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
     `changed` is what a person has changed before it began, which the visits after it see too.
     `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
@@ -57,6 +58,7 @@ class VisitFold(Struct):
     execution: str
     inputs: tuple[Token, ...]
     view: View
+    tried_before: int = 0
     items: int | None = None
     next_item: int = 0
     ended_items: int = 0

@@ -38,6 +38,7 @@ def _opened(fold: FlowFold, event: stored.NodeOpened, at: int) -> None:
         execution=run.id,
         inputs=event.inputs,
         view=view,
+        tried_before=run.tries_of.get(event.node, 0),
         items=event.items,
     )
     run.visits = event.number

@@ -69,20 +69,17 @@ def _flow_forked(fold: FlowFold, event: stored.FlowForked, at: int) -> None:
         return
     run.active = run.active.stopped(fold.seen_at)
     graph = graph_of(run.started.definition)
-    again = {(visit.node, visit.visit) for visit in run.open.values()}
-    run.errors = Log([error for error in run.errors if (error.node_id, error.visit) not in again])
     for visit in reversed(run.open.values()):
-        run.marking = run.marking.undone(graph, graph.numbers[visit.node], visit.inputs)
-        run.counts, run.visits_of = _without_one(run.counts, visit.node), _without_one(run.visits_of, visit.node)
+        node, before = visit.node, visit.visit - 1
+        run.marking = run.marking.undone(graph, graph.numbers[node], visit.inputs)
+        run.counts = run.counts.set(node, run.counts.get(node, 1) - 1)
+        run.visits_of = run.visits_of.updated({node: before} if before else {}, () if before else (node,))
+        run.tries_of = run.tries_of.set(node, visit.tried_before)
+        run.errors = Log([error for error in run.errors if (error.node_id, error.visit) != (node, visit.visit)])
     # The streams below, and whatever was asked or tried, stay with the source.
     run.open, run.tasks, run.left = {}, {}, ()
     if run.finished is None:
         run.ended_by = None
-
-
-def _without_one(counts: Layers[str, int], node: str) -> Layers[str, int]:
-    left = counts.get(node, 1) - 1
-    return counts.updated({node: left} if left else {}, () if left else (node,))
 
 
 @RUN_HANDLERS.of(stored.FlowResumed)

@@ -242,6 +242,5 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         `step.completed` or the end of an execution, or when the new session exists.
         """
         into = checked_session_id(new_id("run") if session is None else session)
-        command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
-        await self._forked(stream_of(into), at, command)
+        await self._forked(stream_of(into), at, Fork(by=by, name=name, reason=reason, metadata=metadata or {}))
         return Session(self._env, into)

@@ -131,6 +131,16 @@ async def test_what_items_of_a_map_that_begins_anew_had_failed_with_is_not_recor
             assert [error.item for error in result.state.errors] == [0, 1]
 
 
+async def test_a_map_of_a_model_that_begins_anew_asks_it_what_it_was_asked_the_first_time() -> None:
+    model = ScriptedModel(["one", "two"])
+    flow = Workflow("t").map("m", over="items", model=model, prompt="{{ item }}", output="said").build()
+    async with trail_of() as trail:
+        await trail.run(flow, vars={"items": [1, 2]}, session="f")
+        ended = named(await events_of(trail)).index("node.attempt.completed") + 1
+        fork = await trail.flow("f").fork(at=ended, session="g", by="ana")
+        assert (await fork.resume(flow)).envelope.vars["said"] == ["one", "two"]
+
+
 async def test_a_visit_that_begins_anew_counts_once_for_the_most_visits_of_a_node() -> None:
     flow = (
         Workflow("t")
