@@ -7,7 +7,8 @@ from typing import Any
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, PauseLifted, WaitEnded, WaitStarted
-from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.forks import Forked
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.projections.waterfall import Rest, Waterfall, WaterfallRow
 
 _FOR_A_WORKER = "for a worker"
@@ -40,6 +41,10 @@ class Rests(ABC):
                         self._goes_on(at, by)
                 case ExecutionPaused(by=by):
                     self._rests("paused", at, version, by)
+                case Forked(status=ExecutionStatus.PAUSED, by=by):
+                    self._wait = None
+                    self._rests("paused", at, version, by)
+                    self.apply(record)
                 case PauseLifted(by=by) if self._is_paused:
                     self._rests(_FOR_A_WORKER, at, version, by)
                 case ExecutionFinished():
@@ -79,7 +84,7 @@ class Rests(ABC):
         `waits_on` says whether a run that was paused in a wait goes on with that wait.
         """
         if self._rest is None:
-            # A pause that is not known here began before the stretch, or with a fork.
+            # A pause that is not known here began before the stretch.
             kinds = {SegmentEnd.CRASH: "crashed", SegmentEnd.TAKE_OVER: "taken over", SegmentEnd.PAUSE: "paused"}
             kind = kinds.get(ended_by, _FOR_A_WORKER)
             self.rows.append(Rest(kind=kind, began=self._alive, version=version, ended=at, by=worker))

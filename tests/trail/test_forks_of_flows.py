@@ -10,7 +10,7 @@ from steptrail.errors import CommandRejected, ErasureRefused, SessionErased
 from steptrail.projections.flow_waterfall import flow_waterfall
 from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
 from steptrail.projections.telemetry.fold import SpanFold
-from steptrail.projections.waterfall import WaterfallRow
+from steptrail.projections.waterfall import Rest, WaterfallRow
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import BuiltWorkflow, RunOptions, Workflow
 from tests.runner.kit import trail_of
@@ -130,3 +130,27 @@ async def test_a_worker_goes_on_with_a_fork_once_its_pause_is_lifted() -> None:
         assert (await fork.result()).envelope.vars == {"a": 1, "b": 2}
         with pytest.raises(CommandRejected, match="exists already"):
             await trail.flow("f").fork(session="g", by="ana")
+
+
+async def test_a_failure_that_did_not_come_to_its_end_is_no_part_of_what_is_told_of_a_fork() -> None:
+    def wrong(_: object) -> None:
+        raise ValueError("wrong")
+
+    async with trail_of() as trail:
+        await trail.run(Workflow("t").function("a", wrong).build(), session="f")
+        (at,) = [each.version for each in await trail.flow("f").events() if each.event.TYPE == "node.failed.v1"]
+        why = await (await trail.flow("f").fork(at=at, session="g")).why()
+        assert (why.verdict, why.error, why.rule) == ("paused", None, None)
+
+
+async def test_the_wait_of_the_source_ends_with_the_fork_which_is_paused() -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        fork = await forked(trail, flow)
+        await fork.resume(flow, options=WAITS)
+        for records in (await fork.history(), await fork.events()):
+            rests = [row for row in flow_waterfall(records).rows if isinstance(row, Rest)][-2:]
+            assert [(rest.kind, rest.by, rest.ended is None) for rest in rests] == [
+                ("paused", "ana", False),
+                ("human", None, True),
+            ]
