@@ -34,7 +34,7 @@ def agent_state_data(state: AgentState, records: Sequence[Recorded[Any]]) -> dic
         "metadata": dict(state.metadata),
         "executions": [
             {**each.to_dict(), "answered": each.end is not None and each.end.answered}
-            for each in executions_of(state, records, ExecutionStarted)
+            for each in executions_of(state.agent_id, state, records, ExecutionStarted)
         ],
         "stepList": [_step_data(step) for step in state.steps],
         "openStep": state.open_step,
@@ -74,7 +74,7 @@ def print_agent_state(output: Output, state: AgentState, records: Sequence[Recor
     names = [("session", state.agent_id), ("agent", state.name)]
     status = f"{state.status.value}{reason}, {state.phase.value}"
     print_head(output, state, names, status=status, seconds=state.cumulative_execution_seconds)
-    executions = executions_of(state, records, ExecutionStarted)
+    executions = executions_of(state.agent_id, state, records, ExecutionStarted)
     output.section("executions", EXECUTION_HEADS, [each.cells() for each in executions])
     if state.steps or state.open_step:
         print_lines(output, f"steps of {state.execution_id}", [*_steps(state)])

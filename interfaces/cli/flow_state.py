@@ -72,7 +72,7 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
 
 
 def _executions(state: FlowState, records: Sequence[Recorded[Any]]) -> Iterator[ShownExecution]:
-    return executions_of(state, records, FlowStarted, FlowRetried)
+    return executions_of(state.flow_id, state, records, FlowStarted, FlowRetried)
 
 
 def _recorded_errors(execution: ShownExecution, state: FlowState) -> int:

@@ -38,14 +38,15 @@ class ShownExecution(NamedTuple):
 
 
 def executions_of(
-    state: StreamState[Any], records: Sequence[Recorded[Any]], *begins: type[Event]
+    session: str, state: StreamState[Any], records: Sequence[Recorded[Any]], *begins: type[Event]
 ) -> Iterator[ShownExecution]:
-    """Yield the executions of a stream in order, given the classes of events that begin one."""
-    for begun, end in executions_in(records, *begins):
-        if end is not None:
-            yield ShownExecution(begun, end.event.status, end.event)
-        else:
-            yield ShownExecution(state.execution_id or begun, state.status, None)
+    """Yield the executions of a stream in order, given the classes of events that begin one.
+
+    A fork calls those that it shares by its own id, as `why` does, and their events by that of its source.
+    """
+    for number, (_, end) in enumerate(executions_in(records, *begins), start=1):
+        status, stop = (state.status, None) if end is None else (end.event.status, end.event)
+        yield ShownExecution(f"{session}:{number}", status, stop)
 
 
 def print_head(

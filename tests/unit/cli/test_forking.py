@@ -37,3 +37,13 @@ def test_a_session_is_forked_and_a_place_where_none_can_be_is_refused(typed: Typ
     refused = typed("fork", "agents", "--at", "1")
     assert (refused.code, "fork where a step or an execution has ended" in refused.err) == (2, True)
     assert typed("fork", "nobody").code == 2
+
+
+def test_executions_of_a_fork_have_the_ids_of_the_fork_before_and_after_they_end(typed: Type) -> None:
+    at, _ = stored()
+    typed("fork", "flow:s", "--at", str(at), "--into", "t")
+    typed("stop", "flow:t")
+    typed("fork", "agents", "--into", "more")
+    for stream, execution in (("flow:t", "t:1"), ("more", "more:1")):
+        assert [each["executionId"] for each in typed("show", stream, "--json").json["executions"]] == [execution]
+        assert typed("why", stream, "--execution", "1", "--json").json["executionId"] == execution
