@@ -83,13 +83,7 @@ def _steer(arguments: argparse.Namespace, output: Output) -> None:
 
 def _fork(arguments: argparse.Namespace, output: Output) -> None:
     said = named(arguments, "at", "by", "reason")
-
-    async def forked(trail: Steptrail) -> tuple[str, Any]:
-        handle = await _steered(trail, arguments.id)
-        fork = await handle.fork(session=arguments.into, **said)
-        return fork.stream_id, await fork.result()
-
-    _answer(arguments, output, in_store(arguments, forked, read_only=False, engine=engine_of(arguments)))
+    carried_out(arguments, output, lambda handle: handle.fork(session=arguments.into, **said))
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> None:
@@ -131,24 +125,18 @@ def _whole(handle: Steered, effect: str) -> str:
 
 
 def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[Any], Awaitable[Any]]) -> None:
-    """Carry a command to a stream out, from any process, and print what came of it."""
+    """Carry a command to a stream out, from any process, and print the result that came of it, or that of a fork."""
 
     async def carried(trail: Steptrail) -> tuple[str, Any]:
-        handle = await _steered(trail, arguments.id)
-        return handle.stream_id, await carry(handle)
+        handle = await trail.find_any(arguments.id)
+        if not isinstance(handle, SteeredHandle):
+            raise Refusal(f"{stream_name(handle.stream_id)} is of a kind that takes no commands here")
+        came = await carry(handle)
+        if isinstance(came, SteeredHandle):
+            return came.stream_id, await cast("Any", came).result()
+        return handle.stream_id, came
 
-    _answer(arguments, output, in_store(arguments, carried, read_only=False, engine=engine_of(arguments)))
-
-
-async def _steered(trail: Steptrail, prefix: str) -> Any:
-    handle = await trail.find_any(prefix)
-    if not isinstance(handle, SteeredHandle):
-        raise Refusal(f"{stream_name(handle.stream_id)} is of a kind that takes no commands here")
-    return cast("Any", handle)
-
-
-def _answer(arguments: argparse.Namespace, output: Output, came: tuple[str, Any]) -> None:
-    stream, result = came
+    stream, result = in_store(arguments, carried, read_only=False, engine=engine_of(arguments))
     shown = kind_shown(stream)
     on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
     output.answer(shown.result_data(result), f"{stream_name(stream)}: {_said(arguments, result, on)}")
