@@ -42,7 +42,6 @@ class Rests(ABC):
                 case ExecutionPaused(by=by):
                     self._rests("paused", at, version, by)
                 case Forked(status=ExecutionStatus.PAUSED, by=by):
-                    self._wait = None
                     self._rests("paused", at, version, by)
                     self.apply(record)
                 case PauseLifted(by=by) if self._is_paused:

@@ -174,8 +174,7 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
         # It runs again only by the word of a person, who knows what became of this try.
         is_known = event.then is stored.NodeThen.RERUN
         visit.unknown = visit.unknown - {task.item} if is_known else visit.unknown | {task.item}
-        if is_known:
-            run.note_acted(visit, task.place, False)
+        run.note_acted(visit, task.place, not is_known)
     if task.phase is TaskPhase.PARKED:
         task.asked_at, task.asked_at_version = at, fold.version + 1
     _rested(run, at)

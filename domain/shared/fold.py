@@ -106,7 +106,7 @@ def session_started(fold: Fold, event: stored.SessionStarted, at: int) -> None:
 
 
 def forked(fold: Fold, event: Forked, at: int, execution: str) -> None:
-    """Make the past of another stream the past of this one, without its requests, its keys and its parent.
+    """Make the past of another stream the past of this one, without its open requests, its keys and its parent.
 
     `execution` is the id of the last execution here: effect ids begin with it, so no effect of one of the two streams
     is taken for one of the other.
@@ -118,8 +118,10 @@ def forked(fold: Fold, event: Forked, at: int, execution: str) -> None:
     fold.ended_at_version = Log([1] * len(fold.ended_at_version))
     if (run := fold.execution) is not None:
         run.id, run.key, run.productive = execution, None, True
-        run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
+        run.pause_request = run.paused = run.unpaused = run.wait = None
         run.waits = ()
+        if run.finished is None:
+            run.stop_request = None
 
 
 def metadata_changed(fold: Fold, event: stored.MetadataChanged, at: int) -> None:

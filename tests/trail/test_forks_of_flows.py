@@ -154,3 +154,16 @@ async def test_the_wait_of_the_source_ends_with_the_fork_which_is_paused() -> No
                 ("paused", "ana", False),
                 ("human", None, True),
             ]
+
+
+async def test_a_fork_of_what_was_stopped_still_says_who_stopped_it() -> None:
+    flow, agent = asking(), AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=WAITS)
+        await trail.start(agent, "go", session="s")
+        for handle in (trail.flow("f"), trail.session("s")):
+            await handle.stop(by="ana", reason="enough")
+            why, stopped_by = await handle.why(), (await handle.state()).stopped_by
+            fork = await handle.fork()
+            assert stopped_by is not None
+            assert ((await fork.why()).verdict, (await fork.state()).stopped_by) == (why.verdict, stopped_by)
