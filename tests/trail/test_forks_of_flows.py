@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail
+from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import CommandRejected, ErasureRefused, SessionErased
+from steptrail.interfaces.python.recording import FlowRecording
+from steptrail.interfaces.python.redaction import redact_flow
 from steptrail.projections.flow_waterfall import flow_waterfall
 from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
 from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.telemetry.names import Own
 from steptrail.projections.waterfall import Rest, WaterfallRow
 from steptrail.testing import ScriptedModel
-from steptrail.workflow import BuiltWorkflow, RunOptions, Workflow
+from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
 from tests.runner.kit import trail_of
 
 WAITS = RunOptions(longest_wait=0.0)
@@ -95,6 +98,7 @@ async def test_why_the_drawing_and_the_bars_of_a_fork_include_the_past_that_it_s
         assert type(events[0]).__name__ == "FlowExecutionResumed"
         spans = SpanFold("flow:g").apply(await fork.events())
         assert {span.name for span in spans if span.name.startswith("node")} == {"node ask", "node end"}
+        assert {span.attributes[Own.EXECUTION_ID] for span in spans if span.name.startswith("node")} == {"g:1"}
 
 
 async def test_a_source_is_erased_with_its_forks_or_not_at_all(store_url: str) -> None:
@@ -167,3 +171,21 @@ async def test_a_fork_of_what_was_stopped_still_says_who_stopped_it() -> None:
             fork = await handle.fork()
             assert stopped_by is not None
             assert ((await fork.why()).verdict, (await fork.state()).stopped_by) == (why.verdict, stopped_by)
+
+
+async def test_the_workflow_that_a_fork_repeats_is_redacted_and_known_to_the_rows_of_its_retry() -> None:
+    @tool
+    def login(token: str) -> int:
+        """Log in."""
+        raise ValueError("wrong")
+
+    flow = Workflow("t").tool("in", login, args={"token": "secret"}, retry=RetryPolicy(max_attempts=1)).build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        fork = await trail.flow("f").fork(session="g")
+        recording = FlowRecording("g", "t", await fork.history())
+        assert b"secret" in b"".join(recording.lines())
+        assert b"secret" not in b"".join(redact_flow(recording, ["token"]).lines())
+        await fork.retry(flow)
+        counted = await trail.views.sql("SELECT count(*), count(fingerprint) FROM executions")
+        assert [tuple(row) for row in counted.rows] == [(2, 2)]
