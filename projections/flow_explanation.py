@@ -230,7 +230,6 @@ class FlowExplainer:
         if event.status is ExecutionStatus.PAUSED and not self._is_over:
             again = {(visit.node, visit.visit) for visit in self._state.open_visits}
             self._tries = {task: tries for task, tries in self._tries.items() if task[:2] not in again}
-            self._rule = None
 
     def _begin(self, execution: str, version: int) -> None:
         self._started.append(execution)
