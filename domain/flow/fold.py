@@ -43,13 +43,13 @@ class VisitFold(Struct):
     map, `next_item` the first item that was not begun, `ended_items` how many have ended, and `results` are theirs.
     `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
-    `changed` is what a person has changed before it began, which the visits after it see too.
-    `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
-    what was told of these; those of the visit itself are under `THE_VISIT`. `acted` are the places of those
-    that may have done in the world what counts only once: of `unsafe` tries until they fail, and of `keyed` ones, whose
-    keys are not those of a fork. `edited` are the places of those that were begun with arguments that a person made.
-    `clock` shows how much of the timeout of a map is used, and runs while that
-    of any of its items does. `may_begin` and `may_end` are what a person said of a map.
+    `changed` is what a person has changed before it began, which the visits after it see too. `streams` are those that
+    its nodes have begun, `effects` the ids under which the newest were, by item, and `bills` what was told of these;
+    those of the visit itself are under `THE_VISIT`. `acted` are the places of those that may have done in the world
+    what counts only once: of `unsafe` tries until they fail, and of `keyed` ones and those that run a stream below,
+    whose keys and streams are not those of a fork. `edited` are the places of those that were begun with arguments that
+    a person made. `clock` shows how much of the timeout of a map is used, and runs while that of any of its items does.
+    `may_begin` and `may_end` are what a person said of a map.
     """
 
     node: str

@@ -92,7 +92,8 @@ def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
     run, task = found
     task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
     task.landing = task.retry = None
-    if event.effect in _ONCE:
+    # A key of a `keyed` try, and a stream below, are found again by the effect id, which is another one in a fork.
+    if event.effect in _ONCE or event.stream_effect is not None:
         run.note_acted(run.open.get(task.node), task.place, True)
     task.clock = task.clock.started(at)
     run.follow_clock(task.node, at)

@@ -205,10 +205,9 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         the two, the other does not notice. Visits that were under way begin anew in the fork, with effect ids and
         streams below of its own. Where an execution is open the fork is paused, and `resume` goes on; where one had
         failed or was stopped, `retry` does. Requests to stop or pause, keys, questions and their answers do not come
-        along. An agent or a workflow below that was under way does all that it did again, also what its tools do only
-        once. `session` is the new id, chosen when it is not given. Raises `SessionNotFound`, and `CommandRejected`
-        where an `unsafe` or `keyed` node was under way, which names an event after which it can be forked, or when the
-        new stream exists.
+        along. `session` is the new id, chosen when it is not given. Raises `SessionNotFound`, and `CommandRejected`
+        where an `unsafe` or `keyed` node, an agent or a workflow below was under way, which names an event after which
+        it can be forked, or when the new stream exists.
         """
         into = checked_flow_id(new_id("run") if session is None else session)
         await self._forked(flow_stream(into), at, Fork(by=by, reason=reason, metadata=metadata or {}))

@@ -1,11 +1,19 @@
 """A fork of a run shares what had finished, begins anew what was under way, and leaves its source alone."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect
-from steptrail.domain.flow.events import FlowForked, FlowStarted, NodeAttemptStarted, NodeOpened
+from steptrail.domain.flow.events import (
+    FlowEvent,
+    FlowForked,
+    FlowStarted,
+    NodeAttemptStarted,
+    NodeCompleted,
+    NodeOpened,
+)
 from steptrail.domain.flow.evolve import evolve_all, initial
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.snapshot import SNAPSHOTS
@@ -68,14 +76,33 @@ async def of_all_kinds_at_its_end(trail: Steptrail, clock: HandClock) -> tuple[B
     return flow, await to_its_end(trail, clock, flow, "f")
 
 
-async def test_a_run_can_be_forked_after_each_of_its_events_and_nothing_under_way_comes_along() -> None:
+def without_an_agent_below(records: Sequence[Recorded[FlowEvent]]) -> list[int]:
+    """Return the versions at which a run had begun and no agent was under way below it."""
+    found, is_below = list[int](), False
+    for record in records:
+        if isinstance(record.event, NodeAttemptStarted):
+            is_below = is_below or record.event.stream_effect is not None
+        elif isinstance(record.event, NodeCompleted) and record.event.node == "critic":
+            is_below = False
+        if not is_below and record.version > 1:
+            found.append(record.version)
+    return found
+
+
+async def test_a_run_can_be_forked_where_no_agent_was_under_way_and_nothing_under_way_comes_along() -> None:
     clock = HandClock()
     async with trail_of(clock) as trail:
         await of_all_kinds_at_its_end(trail, clock)
         records = await trail.flow("f").events()
     assert isinstance(records[1].event, FlowStarted)
+    versions = without_an_agent_below(records)
     for version in range(2, len(records) + 1):
         source = evolve_all(initial("f"), records[:version])
+        if version not in versions:
+            before = max(each for each in versions if each < version)
+            with pytest.raises(CommandRejected, match=f'"critic" may have done .+ fork after event {before},'):
+                FLOW.decide(source, Fork(by="ana", digest="d"))
+            continue
         (event,) = FLOW.decide(source, Fork(by="ana", digest="d"))
         assert isinstance(event, FlowForked)
         fork = evolve_all(initial("g"), [*records[:version], Recorded(1, source.as_of + 10**9, event)])
@@ -97,7 +124,7 @@ async def test_a_fork_comes_to_the_same_and_pays_for_no_finished_node_again() ->
     async with trail_of(clock) as trail:
         flow, source = await of_all_kinds_at_its_end(trail, clock)
         records = await trail.flow("f").events()
-        for version in range(3, len(records), 9):
+        for version in without_an_agent_below(records)[1::7]:
             into = f"f-{version}"
             fork = await trail.flow("f").fork(at=version, session=into, by="ana")
             before = (await fork.state()).run
@@ -215,6 +242,20 @@ async def test_where_something_that_counts_only_once_was_under_way_a_fork_is_ref
         assert world.done == {"a": 1, "pay": 2, "end": 3}
         with pytest.raises(SessionNotFound):
             await trail.flow("no").state()
+
+
+async def test_a_run_below_that_was_under_way_is_begun_again_only_by_a_fork_from_before_it() -> None:
+    world = World()
+    below = Workflow("below").function("pay", world.function("pay"), effect=ToolEffect.UNSAFE)
+    flow = Workflow("t").flow("all", below.human("ask", prompt="Well?").chain("pay", "ask").build()).build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        with pytest.raises(CommandRejected, match=r'"all" may have done .+ fork after event 3,'):
+            await trail.flow("f").fork(session="g", by="ana")
+        fork = await trail.flow("f").fork(at=3, session="g", by="ana")
+        assert world.done == {"pay": 1}
+        await fork.resume(flow, options=LEAVES)
+        assert (world.done, len(await trail.inbox())) == ({"pay": 2}, 2)
 
 
 async def test_an_item_that_has_failed_does_not_hide_that_others_of_its_map_were_done() -> None:
