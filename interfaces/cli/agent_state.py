@@ -14,7 +14,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.results import result_data
-from steptrail.interfaces.cli.states import EXECUTION_HEADS, executions_of, print_head, print_lines
+from steptrail.interfaces.cli.states import EXECUTION_HEADS, executions_of, print_head, print_lines, stream_data
 from steptrail.projections.rendering import error_data, error_lines, many
 from steptrail.runtime.agent.result import RunResult
 
@@ -27,11 +27,9 @@ def agent_state_data(state: AgentState, records: Sequence[Recorded[Any]]) -> dic
     return {
         **result_data(RunResult(state)),
         "name": state.name,
+        **stream_data(state),
         "phase": state.phase.value,
         "locator": state.agent.locator if state.agent else None,
-        "startedAt": state.started_at.isoformat(),
-        "updatedAt": state.updated_at.isoformat(),
-        "metadata": dict(state.metadata),
         "executions": [
             {**each.to_dict(), "answered": each.end is not None and each.end.answered}
             for each in executions_of(state.agent_id, state, records, ExecutionStarted)

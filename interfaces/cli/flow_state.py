@@ -8,7 +8,6 @@ from steptrail.domain.base import full_form
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import ExecutionFinished, FlowRetried, FlowStarted
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.flow_results import error_text, flow_result_data, flow_status
@@ -20,6 +19,7 @@ from steptrail.interfaces.cli.states import (
     executions_of,
     print_head,
     print_lines,
+    stream_data,
 )
 from steptrail.projections.rendering import error_lines
 from steptrail.runtime.flow.result import FlowResult
@@ -36,10 +36,8 @@ def flow_state_data(state: FlowState, records: Sequence[Recorded[Any]]) -> dict[
     nodes = state.definition.nodes if state.definition is not None else ()
     return {
         **flow_result_data(FlowResult(state)),
+        **stream_data(state),
         "phase": state.phase.value,
-        "startedAt": state.started_at.isoformat(),
-        "updatedAt": to_datetime(state.fold.updated_at).isoformat(),
-        "metadata": dict(state.metadata),
         "executions": [
             {**each.to_dict(), "recordedErrors": _recorded_errors(each, state)} for each in _executions(state, records)
         ],

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from steptrail.domain.base import full_form
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
@@ -49,6 +51,16 @@ def executions_of(
         yield ShownExecution(f"{session}:{number}", status, stop)
 
 
+def stream_data(state: StreamState[Any]) -> dict[str, JsonValue]:
+    """Return as JSON when a stream began and was changed, its metadata, and where it was forked from."""
+    return {
+        "startedAt": state.started_at.isoformat(),
+        "updatedAt": to_datetime(state.fold.updated_at).isoformat(),
+        "metadata": dict(state.metadata),
+        "forkedFrom": None if state.forked_from is None else full_form(state.forked_from),
+    }
+
+
 def print_head(
     output: Output,
     state: StreamState[Any],
@@ -62,6 +74,8 @@ def print_head(
     for what, name in names:
         output.line(f"{what:<8} {one_line(name)}")
     output.line(f"status   {status} at version {state.version}")
+    if (source := state.forked_from) is not None:
+        output.line(f"forked   from {one_line(source.session)}, after event {source.version} of it")
     output.line(f"started  {clock_time(state.fold.created_at)} UTC")
     output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
     for error in recorded:

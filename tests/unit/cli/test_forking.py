@@ -23,7 +23,9 @@ def test_a_run_is_forked_and_its_fork_told_of(typed: Type) -> None:
     assert typed("fork", "flow:s", "--into", "u", "--json").json["status"] == "completed"
     shown = typed("show", "flow:t", "--json").json
     assert [each["executionId"] for each in shown["executions"]] == ["t:1"]
-    assert shown["nodes"][0]["visits"] == 1
+    assert (shown["nodes"][0]["visits"], shown["forkedFrom"]) == (1, {"session": "s", "version": at})
+    assert f"forked   from s, after event {at} of it" in typed("show", "flow:t").lines
+    assert typed("show", "flow:s", "--json").json["forkedFrom"] is None
     assert "s after" in typed("show", "flow:t", "--events").out
     assert ": another b" in typed("show", "flow:t", "--events").out
     assert typed("why", "flow:t").lines[0] == "flow:t: paused"
