@@ -4,7 +4,7 @@ A lifecycle event is derived from one event of the log, and says which. Its text
 shows them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar
@@ -12,11 +12,14 @@ from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 from steptrail.domain.camel_case import camel
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.state import StreamState
 from steptrail.projections.camel_form import camel_form
 
+E = TypeVar("E", bound=Event)
 S = TypeVar("S", bound=StreamState[Any])
 
 _INSTANTS = {"until", "due_at", "expires_at", "started", "ended"}
@@ -146,6 +149,19 @@ def _told(name: str, value: object) -> JsonValue:
         return to_datetime(value).isoformat()
     told: JsonValue = camel_form(value)
     return told
+
+
+def told_of(apply: Callable[[Recorded[E]], Iterable[RunEvent]], records: Iterable[Recorded[E]]) -> tuple[RunEvent, ...]:
+    """Return the lifecycle events of a whole stream, given the fold that tells those of the next stored event.
+
+    For a fork, only the events after its beginning count: the events of its past belong to the stream before.
+    """
+    events = list[RunEvent]()
+    for record in records:
+        events += apply(record)
+        if isinstance(record.event, Forked):
+            events.clear()
+    return tuple(events)
 
 
 def first_of(session: str) -> str:

@@ -18,7 +18,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
-from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment, in_ms
+from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment, in_ms, told_of
 
 
 class _NodeHead(Head):
@@ -86,12 +86,7 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
 
     For a fork, only the events after its beginning count: the events of its past belong to the run before.
     """
-    fold, events = FlowLifecycleFold(initial(flow_id)), list[RunEvent]()
-    for record in records:
-        events += fold.apply(record)
-        if isinstance(record.event, stored.FlowForked):
-            events.clear()
-    return tuple(events)
+    return told_of(FlowLifecycleFold(initial(flow_id)).apply, records)
 
 
 @_HANDLERS.of(

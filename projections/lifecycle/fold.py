@@ -13,7 +13,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.lifecycle.base import RunEvent
+from steptrail.projections.lifecycle.base import RunEvent, told_of
 from steptrail.projections.lifecycle.execution_handlers import OF_EXECUTIONS
 from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
 from steptrail.projections.lifecycle.step_handlers import OF_STEPS
@@ -80,9 +80,4 @@ def lifecycle_events(session_id: str, records: Iterable[Recorded[AgentEvent]]) -
 
     For a fork, only the events after its beginning count: the events of its past belong to the session before.
     """
-    fold, events = LifecycleFold(initial(session_id)), list[RunEvent]()
-    for record in records:
-        events += fold.apply(record)
-        if isinstance(record.event, stored.SessionForked):
-            events.clear()
-    return tuple(events)
+    return told_of(LifecycleFold(initial(session_id)).apply, records)
