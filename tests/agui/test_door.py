@@ -160,6 +160,29 @@ async def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> N
         assert (answered.status_code, len(answered.text) < 700) == (422, True)
 
 
+@pytest.mark.parametrize("name", ["messages", "content", "tool_calls", "resume"])
+async def test_of_more_wrong_values_than_a_request_may_have_none_is_told(name: str) -> None:
+    # An error is made of each: ten megabytes of them took a minute of the loop, and 5 GB.
+    many: dict[str, Any] = {name: [0] * 50_000}
+    within: dict[str, Any] = {
+        "messages": many,
+        "resume": {"resume": [{"interruptId": "i", "status": "resolved", "payload": {"editedArgs": many}}]},
+    }
+    given = within.get(name) or {"messages": [{"id": "m", "role": "user", "content": "x"} | many]}
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+        answered = await page.http.post("/", json={"threadId": "t", "runId": "r", "messages": []} | given)
+        assert answered.json() == {"error": "a request may have 50,000 values beside its state"}
+        assert answered.status_code == 422
+        assert (await page.post(user("hello"), state=many, forwardedProps=[many])).status_code == 200
+
+
+async def test_what_is_no_json_is_refused() -> None:
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+        for body in ("", "[", "[" * 100_000, '{"threadId": "\\ud800"}'):
+            answered = await page.http.post("/", content=body, headers={"content-type": "application/json"})
+            assert (answered.status_code, answered.json()["error"][:26]) == (422, "this is no RunAgentInput: ")
+
+
 async def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with trail_of() as trail, front(trail, asking()) as page:
         (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_function, a_whole
 from steptrail.interfaces.http.agui.config import AguiCaller
 from steptrail.interfaces.http.agui.reading import RequestRefused, refuse_what_is_not_supported
@@ -27,6 +29,11 @@ Authenticate: TypeAlias = "Callable[[HTTPConnection], bool | Awaitable[bool]]"
 
 Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitable[AguiCaller | None] | None]"
 """Says who a request comes from; anything but an `AguiCaller` is a no to the thread `input.thread_id`."""
+
+_MOST_VALUES = 50_000
+"""So many values a request may have: of each that is wrong an error of a thousand bytes is made."""
+_UNREAD = frozenset({"state", "forwardedProps", "forwarded_props"})
+"""The fields of which nothing is wrong, and which only the functions of a service read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +106,25 @@ def _parsed(body: bytes) -> "RunAgentInput":
     from ag_ui.core import RunAgentInput
 
     try:
-        return RunAgentInput.model_validate_json(body)
+        told: JsonValue = from_json(body)
+        if _has_more_than(_MOST_VALUES, told):
+            raise RequestRefused(422, f"a request may have {_MOST_VALUES:,} values beside its state")
+        return RunAgentInput.model_validate(told)
     except ValidationError as error:
         # What was sent is not repeated: it may be anything, and errors are logged.
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)[:3]]
         raise RequestRefused(422, f"this is no RunAgentInput: {'; '.join(wrong)}") from None
+    except ValueError as error:
+        raise RequestRefused(422, f"this is no RunAgentInput: {error}") from None
+
+
+def _has_more_than(most: int, told: JsonValue) -> bool:
+    fields = told.items() if isinstance(told, dict) else ()
+    values: list[JsonValue] = [value for name, value in fields if name not in _UNREAD]
+    seen = len(values)
+    while values and seen <= most:
+        value = values.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        seen += len(inner)
+        values.extend(inner)
+    return seen > most
