@@ -250,6 +250,11 @@ async def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_wer
         assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
 
 
+async def test_what_a_client_adds_to_a_message_of_the_user_is_passed_over() -> None:
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+        assert (await page.post(user("hello") | {"tool_calls": [1]})).status_code == 200
+
+
 async def test_a_web_socket_is_refused_and_is_no_error_of_the_service() -> None:
     sent: list[Any] = []
 

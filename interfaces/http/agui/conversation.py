@@ -159,7 +159,8 @@ def ids_kept(ours: "Sequence[WireMessage]", theirs: "Sequence[WireMessage]", ses
 
 def _said_in(message: "WireMessage") -> tuple[str, object, tuple[str, ...], str | None]:
     content = getattr(message, "content", None)
-    calls = tuple(call.id for call in getattr(message, "tool_calls", None) or ())
+    # A client may add to a message of the user whatever it likes, also under this name.
+    calls = tuple(call.id for call in message.tool_calls or ()) if message.role == "assistant" else ()
     return message.role, content or None, calls, getattr(message, "tool_call_id", None)
 
 
