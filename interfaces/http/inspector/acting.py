@@ -133,10 +133,13 @@ class Acting(Answering):
         once = digest_of([row.stream, by, after, form.get("once", "")])
         into = f"{row.session_id[:_MOST_OF_A_NAME]}-fork-{once[:8]}"
         stream = f"{row.kind}:{into}"
-        if not await self.trail.store.index(IndexQuery(streams=[stream])):
-            # It is whose the run is now, so that whoever asks for it sees it.
-            now = {name: value for name, value in (await handle.state()).metadata.items() if name == "tenant"}
+        # It is whose the run is now, so that whoever asks for it sees it.
+        now = {name: value for name, value in (await handle.state()).metadata.items() if name == "tenant"}
+        try:
             await handle.fork(at=at, session=into, by=by, reason=reason, metadata=now)
+        except CommandRejected:
+            if not await self.trail.store.index(IndexQuery(streams=[stream])):
+                raise
         return stream_name(stream)
 
 
