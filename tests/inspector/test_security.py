@@ -5,10 +5,13 @@ import re
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.routing import Mount
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
@@ -19,7 +22,8 @@ from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
 from tests.inspector.conftest import Opened
 from tests.inspector.inspected import desk, family
-from tests.inspector.test_actions import ana, forms
+from tests.inspector.test_actions import ORIGIN, act, ana, forms
+from tests.runner.kit import trail_of
 
 HERE = Path(app.__file__).parent
 
@@ -247,6 +251,16 @@ async def test_a_form_of_ours_is_taken_behind_a_proxy_that_names_another_host(op
         form = forms((await client.get("/runs/asks")).text)[0]
         answer = await client.post(form.pop("action"), data={**form, "do": "approve", "reason": ""}, headers=said)
     assert (answer.status_code, "Say why" in answer.text) == (422, True)  # it was read, and says too little
+
+
+@pytest.mark.parametrize("tenant", ["\u65e5\u672c", "a;b"])
+async def test_a_form_is_taken_wherever_the_application_is_mounted(tenant: str) -> None:
+    async with trail_of() as trail:
+        await trail.start(desk("Hello."), "Hi", session="s")
+        app = Starlette(routes=[Mount("/{tenant}/runs", inspector(trail, authorize=ana))])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ORIGIN) as client:
+            answer = await act(client, f"/{quote(tenant)}/runs/runs/s", "pause")
+    assert answer.status_code == 303
 
 
 async def test_only_get_is_answered(opened: Opened) -> None:

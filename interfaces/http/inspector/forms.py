@@ -47,9 +47,8 @@ class FormPass:
     def give(self, request: "Request", answer: "Response") -> None:
         """Put the cookie on an answer, if the browser has none."""
         if self._is_new:
-            path = request.scope.get("root_path") or "/"
             secure = request.url.scheme == "https"
-            answer.set_cookie(FORM_COOKIE, self._cookie, httponly=True, samesite="strict", path=path, secure=secure)
+            answer.set_cookie(FORM_COOKIE, self._cookie, httponly=True, samesite="strict", secure=secure)
 
     def fits(self, form: Mapping[str, str]) -> bool:
         """Tell whether a form was on a page that this user was given in this browser."""
