@@ -158,16 +158,16 @@ class Answering:
 
     def card(self, question: Question) -> "Card":
         """Return a question as pages show it."""
-        arguments = None if question.arguments is None else dict(question.arguments)
-        data = dict(question.data) if question.data else None
-        shown = self.masking.value(arguments if arguments is not None else data)
+        asked = question.arguments if question.arguments is not None else question.data or None
+        values = None if asked is None else dict(asked)
+        shown = self.masking.value(values)
         return Card(
             name=stream_name(question.stream),
             values=None if shown is None else pretty(shown),
             is_large=shown is not None and len(pretty(shown)) > LARGE,
             prompt=None if question.prompt is None else self.masking.text(question.prompt),
             reason=None if question.reason is None else self.masking.text(question.reason),
-            hides=not self.masking.shows_values or shown != (arguments if arguments is not None else data),
+            hides=not self.masking.shows_values or shown != values,
             schema=pretty(self.masking.value(dict(question.schema))) if question.schema is not None else None,
             commands=answers_to(question, store=self.store),
         )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _SHOWN = ("w", "bars", "asks", "d", "e", "at", "from", "q", "first")
+_NUMBERS = {"w": "until", "asks": "asks", "d": "decision", "e": "event", "at": "at", "from": "since"}
+"""The numbers that an address holds, by their words in it, as the fields of `Place`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +60,17 @@ def place_of(request: "Request", row: RunSummary) -> Place:
     if number is not None and not 1 <= number <= row.executions:
         raise NotThere
     of = "" if number is None else f"/{number}"
-    asks, event, until, decision, at, since = (number_in(request, key) for key in ("asks", "e", "w", "d", "at", "from"))
     bars = request.query_params.get("bars")
     bars = bars if bars in BARS else None
-    said = {"w": until, "bars": bars, "asks": asks, "d": decision, "e": event, "at": at, "from": since}
+    numbers = {word: number_in(request, word) for word in _NUMBERS}
     pinned = f"/{number or row.executions}" if row.executions else ""
     return Place(
         path=f"{root}/runs/{name}{of}",
-        canonical=_address(f"{root}/runs/{name}{pinned}", said),
+        canonical=_address(f"{root}/runs/{name}{pinned}", {**numbers, "bars": bars}),
         alone={word: f"{root}/{word}/{name}{of}" for word in ("state", "find", "why")},
         execution=number,
-        event=event,
-        until=until,
-        decision=decision,
-        at=at,
-        since=since,
         bars=bars,
-        asks=asks,
+        **{field: numbers[word] for word, field in _NUMBERS.items()},
     )
 
 

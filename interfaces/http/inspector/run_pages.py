@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
@@ -77,14 +76,11 @@ class RunPages(Answering):
         if view.window.before or view.window.behind:
             steps = await minimap(self.trail, self.counting, access, row, place.execution)
         shown: dict[str, Any] = {"run": view, "below": below, "cards": cards, "others": others, "minimap": steps}
-        shown["asked"] = asked
-        tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
-        tree |= {"forks": forks, "refused": refused, "refused_at": None, "tag": tag}
-        status = HTTPStatus.OK
-        if refused is not None:
-            status = refused.status
-            tree |= {"refused_at": _form_of(refused, view), "tag": None}
-        return self.shown(request, "run.html", status, page="run", here=place, **shown, **tree)
+        shown |= {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW, "forks": forks}
+        shown |= {"asked": asked, "refused": refused, "refused_at": None, "page": "run", "here": place}
+        if refused is None:
+            return self.shown(request, "run.html", tag=tag, **shown)
+        return self.shown(request, "run.html", refused.status, **shown | {"refused_at": _form_of(refused, view)})
 
     async def find(self, request: "Request", access: Access) -> "Response":
         """Answer with the events of a run in which a text stands."""
