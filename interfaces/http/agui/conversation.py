@@ -5,7 +5,7 @@ first call of an id keeps it, a later one is named after its place. Instructions
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.ids import SessionId, effect_id, execution_id
@@ -181,12 +181,5 @@ def _media(part: MediaPart) -> "ContentPart":
     from ag_ui.core import AudioPart, DocumentPart, ImagePart, UrlSource, VideoPart
 
     source = UrlSource(value=part.uri, mime_type=part.mime_type)
-    match part.mime_type.partition("/")[0]:
-        case "image":
-            return ImagePart(source=source)
-        case "audio":
-            return AudioPart(source=source)
-        case "video":
-            return VideoPart(source=source)
-        case _:
-            return DocumentPart(source=source)
+    kinds: Mapping[str, Callable[..., ContentPart]] = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
+    return kinds.get(part.mime_type.partition("/")[0], DocumentPart)(source=source)

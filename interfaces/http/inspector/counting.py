@@ -67,15 +67,12 @@ class Counting:
             as_of = await views.all.as_of(for_us=True)
             lag = await views.all.lag(as_of)
             ours = [each for each in await views.status() if each.name == RunsView.name]
-            stopped = next((each for each in ours if each.error is not None and each.lag), None)
         except (StoreError, ProjectionStopped) as error:
             await growing_position(self._trail.store)
             return CountedAnswer(None, trouble=str(error))
-        if stopped is not None:
-            return CountedAnswer(
-                answer, _percent(as_of.position, lag), "counting has stopped at an event that it fails at"
-            )
-        return CountedAnswer(answer, _percent(as_of.position, lag) if lag else None)
+        is_stopped = any(each.error is not None and each.lag for each in ours)
+        trouble = "counting has stopped at an event that it fails at" if is_stopped else None
+        return CountedAnswer(answer, _percent(as_of.position, lag) if lag or is_stopped else None, trouble)
 
     async def _caught_up(self, patience: float) -> None:
         if self._task is None or self._task.done():

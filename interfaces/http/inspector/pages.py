@@ -1,6 +1,7 @@
 """The pages of the whole store: the overview, the inbox, the health; and the line of hints."""
 
 import logging
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -84,19 +85,16 @@ class Pages(Answering):
         """Answer with what can be said of the store at a glance."""
         due, has_more_due = await runs_due(self.trail, access)
         newest = await page_of_runs(self.trail, access, IndexQuery())
-        facts: dict[str, str | int | None] = {
-            "version": VERSION,
-            "position": await growing_position(self.trail.store) if access.tenant is None else None,
-            "engine": None,
-        }
-        try:
-            views = await self.trail.views.status() if access.tenant is None else None
-        except (ConfigurationError, StoreError):
-            views = None
-        try:
-            fleet = await self.trail.fleet() if access.tenant is None else None
-        except (ConfigurationError, StoreError) as error:
-            fleet, facts["engine"] = None, str(error)
+        facts: dict[str, str | int | None] = {"version": VERSION, "position": None, "engine": None}
+        views, fleet = None, None
+        if access.tenant is None:
+            facts["position"] = await growing_position(self.trail.store)
+            with suppress(ConfigurationError, StoreError):
+                views = await self.trail.views.status()
+            try:
+                fleet = await self.trail.fleet()
+            except (ConfigurationError, StoreError) as error:
+                facts["engine"] = str(error)
         damaged = [row for row in newest.rows if row.damage is not None]
         return self.shown(
             request,
