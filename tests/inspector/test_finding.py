@@ -152,6 +152,7 @@ async def test_what_is_looked_for_is_only_a_text(opened: Opened, wanted: str) ->
 async def test_what_is_shown_for_a_control_character_is_found(opened: Opened) -> None:
     async with opened() as client:
         assert await found(client, "hostile", r"\x1b[31mred")
+        assert await found(client, "hostile", "\x1b[31mred")
 
 
 @pytest.mark.parametrize(

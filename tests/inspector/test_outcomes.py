@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import httpx
+import pytest
 
 from steptrail import Steptrail
 from steptrail.inspector import inspector
 from steptrail.workflow import RunOptions, Workflow
-from tests.inspector.test_actions import ORIGIN, act, ana, buttons, forms, heard, park, post
+from tests.inspector.test_actions import ORIGIN, act, ana, buttons, forms, heard, park, post, typed_in
 from tests.inspector.test_pages import words
+from tests.runner.kit import trail_of
 
 
 async def test_a_call_whose_end_nobody_knows_is_settled_from_its_page(tmp_path: Path) -> None:
@@ -69,3 +71,20 @@ async def test_a_choice_and_data_answer_a_workflow_and_a_held_visit_goes_on(tmp_
     assert [chosen.status_code, sized.status_code] == [303, 303]
     assert [each.choice for each in said] == ["<b>blue</b>", None]
     assert said[1].data == {"cm": 4}
+
+
+@pytest.mark.parametrize(
+    "option", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f469\u200d\U0001f4bb", "a\u200f"]
+)
+async def test_what_joins_letters_and_signs_is_no_hindrance_to_an_answer(option: str) -> None:
+    flow = Workflow("ask").human("which", type="choice", prompt="Which?", options=["red", option], output="which")
+    async with trail_of() as trail:
+        await trail.run(flow.build(), session="asked")
+        transport = httpx.ASGITransport(inspector(trail, authorize=ana))
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            page = (await client.get("/runs/flow:asked")).text
+            refused = await act(client, "/runs/flow:asked", "choice:blue", reason=option)
+            chosen = await act(client, "/runs/flow:asked", buttons(page)[1], reason=option)
+        (said,) = await heard(trail, "flow:asked", "human.answered.v1")
+    assert (refused.status_code, typed_in(refused.text)) == (422, [option])
+    assert (chosen.status_code, said.choice) == (303, option)

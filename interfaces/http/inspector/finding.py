@@ -57,7 +57,7 @@ class FoundEvents:
 
 async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *, first: int, count: int) -> FoundEvents:
     """Look for a text in the events of a run from event `first` on, whatever the case of its letters."""
-    pattern = re.compile(re.escape(wanted), re.IGNORECASE)
+    pattern = re.compile(re.escape(printable(wanted)), re.IGNORECASE)  # as it is shown
     hits: list[Hit] = []
     damage: CorruptRecord | None = None
     last, end, characters = first - 1, min(count, first - 1 + MOST_EVENTS), 0
