@@ -16,7 +16,7 @@ STREAM_PREFIX = "agent:"
 
 
 def checked_session_id(text: str) -> SessionId:
-    """Return an id that a caller chose. Raises `ConfigurationError` unless it is 1 to 128 of `A-Za-z0-9._@+=-`."""
+    """Return an id that a caller chose. Raises `ConfigurationError` unless it is a name; see `checked_name`."""
     return SessionId(checked_name(text, "a session id"))
 
 

@@ -16,7 +16,7 @@ def is_node_id(text: str) -> bool:
 
 
 def checked_flow_id(text: str) -> str:
-    """Return an id that a caller chose. Raises `ConfigurationError` unless it is 1 to 128 of `A-Za-z0-9._@+=-`."""
+    """Return an id that a caller chose. Raises `ConfigurationError` unless it is a name; see `checked_name`."""
     return checked_name(text, "the id of a run of a workflow")
 
 
