@@ -1,6 +1,7 @@
 """Verdicts, choices and data are said on pages, and who comes second is told who was first."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.inspector import inspector
 from steptrail.workflow import RunOptions, Workflow
+from tests.inspector.inspected import desk
 from tests.inspector.test_actions import ORIGIN, act, ana, buttons, forms, heard, park, post, typed_in
 from tests.inspector.test_pages import words
 from tests.runner.kit import trail_of
@@ -71,6 +73,24 @@ async def test_a_choice_and_data_answer_a_workflow_and_a_held_visit_goes_on(tmp_
     assert [chosen.status_code, sized.status_code] == [303, 303]
     assert [each.choice for each in said] == ["<b>blue</b>", None]
     assert said[1].data == {"cm": 4}
+
+
+async def test_who_goes_in_the_middle_of_a_form_is_no_fault_of_the_inspector(caplog: pytest.LogCaptureFixture) -> None:
+    coming: list[Any] = [{"type": "http.request", "body": b"do=", "more_body": True}, {"type": "http.disconnect"}]
+    headers = [(b"sec-fetch-site", b"same-origin"), (b"content-type", b"application/x-www-form-urlencoded")]
+    scope = {"type": "http", "method": "POST", "path": "/act/s", "query_string": b"", "headers": headers}
+
+    async def receive() -> Any:
+        return coming.pop(0)
+
+    async def send(message: Any) -> None:
+        assert message["type"] != "http.response.start" or message["status"] == 400
+
+    async with trail_of() as trail:
+        await trail.start(desk("Hello."), "Hi", session="s")
+        await inspector(trail, authorize=ana)(scope, receive, send)
+    assert coming == []
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(

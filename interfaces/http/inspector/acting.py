@@ -4,12 +4,13 @@ A form names what was shown: the question with its values and its time, or the e
 not what there is now, nothing is done and the page says so. Nothing is run here: what is to go on is for a worker.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
+
+from pydantic_core import from_json
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import (
@@ -69,16 +70,15 @@ class Acting(Answering):
             form = await read_form(request, access.user)
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
-        refused: Refused | None = None
         try:
             name = await self._done(row, form, f"inspector:{access.user}")
         except FormRefused as error:
             refused = Refused(error.status, error.said, form)
         except (CommandRejected, NotStorable, ConfigurationError, SessionBusy, OwnershipLost) as error:
             refused = Refused(HTTPStatus.CONFLICT, self.masking.text(str(error)), form)
-        if refused is not None:
-            return await self.of_runs.page(request, access, await self.row(request, access), refused)
-        return RedirectResponse(f"{root}/runs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER)
+        else:
+            return RedirectResponse(f"{root}/runs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER)
+        return await self.of_runs.page(request, access, await self.row(request, access), refused)
 
     async def _done(self, row: RunSummary, form: Mapping[str, str], by: str) -> str:
         """Do what a form says, and return the name of the run to look at then."""
@@ -177,11 +177,7 @@ async def _answered(handle: Any, question: Question, do: str, form: Mapping[str,
 
 def _json(form: Mapping[str, str]) -> JsonValue:
     try:
-        value: JsonValue = json.loads(form.get("data", ""), parse_constant=_refused)
-    except (ValueError, RecursionError):
+        value: JsonValue = from_json(form.get("data", ""), allow_inf_nan=False)
+    except ValueError:
         raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "The data is not JSON. Nothing was done.") from None
     return value
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(constant)

@@ -72,6 +72,7 @@ class Answering:
 
         async def answered(request: "Request") -> "Response":
             from starlette.exceptions import HTTPException
+            from starlette.requests import ClientDisconnect
             from starlette.responses import Response
 
             try:
@@ -83,6 +84,8 @@ class Answering:
                     return await page(request, access)
             except HTTPException:
                 raise
+            except ClientDisconnect:  # in the middle of its form
+                return Response(status_code=HTTPStatus.BAD_REQUEST)
             except _Unchanged:
                 return Response(status_code=HTTPStatus.NOT_MODIFIED)
             except (NotThere, SessionNotFound):
