@@ -1,6 +1,7 @@
 """Pages that come back to a thread with the messages that they show: nothing is said twice, and no texts are mixed."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -54,3 +55,18 @@ async def test_a_page_that_has_the_messages_of_an_erased_thread_mixes_none_of_th
         stored = wire_messages(await trail.session("t").state(), AguiConfig())[0]
         assert [each["content"] for each in client.said] == [message.content for message in stored]
         assert [each["content"] for each in client.said] == ["hello", "One.", "again", "Two.", "and again", "Three."]
+
+
+async def test_a_message_with_media_is_shown_as_it_was_said() -> None:
+    types = {"image": "image/png", "audio": "audio/*", "video": "video/mp4", "document": "application/pdf"}
+    media: list[dict[str, Any]] = [
+        {"type": kind, "source": {"type": "url", "value": f"https://media.example/{kind}", "mimeType": mime_type}}
+        for kind, mime_type in types.items()
+    ]
+    said = [{"type": "text", "text": "Look:"}, *media]
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+        await page.run({"id": "m1", "role": "user", "content": said})
+        (shown,) = [
+            json.loads(line[6:]) for line in (await page.post()).text.splitlines() if "MESSAGES_SNAPSHOT" in line
+        ]
+    assert shown["messages"][0]["content"] == said

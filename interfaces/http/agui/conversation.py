@@ -165,21 +165,18 @@ def _said_in(message: "WireMessage") -> tuple[str, object, tuple[str, ...], str 
 
 
 def _user(message_id: str, message: Message) -> "UserMessage":
-    from ag_ui.core import TextPart as WireText, UserMessage
+    from ag_ui.core import UserMessage
 
-    parts: list[ContentPart] = []
-    for part in message.parts:
-        if isinstance(part, TextPart):
-            parts.append(WireText(text=part.text))
-        elif isinstance(part, MediaPart):
-            parts.append(_media(part))
-    is_plain = all(isinstance(part, WireText) for part in parts)
+    parts = [_part(part) for part in message.parts if isinstance(part, TextPart | MediaPart)]
+    is_plain = not any(isinstance(part, MediaPart) for part in message.parts)
     return UserMessage(id=message_id, content=message.text if is_plain else parts)
 
 
-def _media(part: MediaPart) -> "ContentPart":
-    from ag_ui.core import AudioPart, DocumentPart, ImagePart, UrlSource, VideoPart
+def _part(part: TextPart | MediaPart) -> "ContentPart":
+    from ag_ui.core import AudioPart, DocumentPart, ImagePart, TextPart as WireText, UrlSource, VideoPart
 
+    if isinstance(part, TextPart):
+        return WireText(text=part.text)
     source = UrlSource(value=part.uri, mime_type=part.mime_type)
     kinds: Mapping[str, Callable[..., ContentPart]] = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
     return kinds.get(part.mime_type.partition("/")[0], DocumentPart)(source=source)
