@@ -10,6 +10,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_kind_of, a_text, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.tags import kept_apart
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.lists import a_tenant
@@ -160,9 +161,9 @@ class AskingRuns:
     async def _crashed(self, asked: RunFilter) -> Collection[str]:
         if CRASHED not in asked.words("status"):
             return ()
-        found = await crashed_runs(
-            self._from, IndexQuery(status=ExecutionStatus.IN_PROGRESS.value, limit=_MOST_CRASHED + 1)
-        )
+        own = None if self._questions.tenant is None else kept_apart(self._questions.tenant)
+        working = IndexQuery(status=ExecutionStatus.IN_PROGRESS, tenant=own, limit=_MOST_CRASHED + 1)
+        found = await crashed_runs(self._from, working)
         if len(found) > _MOST_CRASHED:
             raise ConfigurationError(
                 f"a filter by the status {CRASHED!r} finds at most {_MOST_CRASHED:,} sessions, and more than that have "

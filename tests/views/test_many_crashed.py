@@ -23,3 +23,5 @@ async def test_more_crashed_sessions_than_a_statement_takes_are_a_clear_error(
         monkeypatch.setattr(asking_runs, "_MOST_CRASHED", 0)
         with pytest.raises(ConfigurationError, match="at most 0 sessions, and more than that have crashed: list them"):
             await trail.views.runs(crashed)
+        # Of another tenant none has: how many have of all is not its business.
+        assert (await trail.views.of("acme").runs(crashed)).rows == []
