@@ -5,7 +5,7 @@ import asyncio
 from functools import partial
 from typing import get_args
 
-from steptrail.domain.errors import PASSING, NotExported, StoreSetBack, stream_name
+from steptrail.domain.errors import PASSING, FollowerBusy, NotExported, StoreSetBack, stream_name
 from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
@@ -107,7 +107,7 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
             try:
                 async with trail.follower(arguments.place, wait=True, on_corrupt=note) as follower:
                     return await exported(follower.entries, folds(), keep=follower.keep)
-            except (*PASSING, StoreSetBack) as error:
+            except (*PASSING, FollowerBusy, StoreSetBack) as error:
                 # The place that was kept is where to go on, in a log that may be an older one by then.
                 note(error)
                 await asyncio.sleep(_AGAIN_SECONDS)

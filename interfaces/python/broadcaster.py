@@ -18,6 +18,7 @@ from steptrail.domain.errors import (
     ConfigurationError,
     CorruptRecord,
     DeliveryError,
+    FollowerBusy,
     SessionErased,
     StoreError,
     StoreSetBack,
@@ -186,7 +187,10 @@ class Broadcaster:
                 each.stop()
 
     async def _followed(self, chunks: LiveChunks) -> bool:
-        """Deliver until the trail is closed. False when the log is an older one by then, to be followed anew."""
+        """Deliver until the trail is closed. False where it is to be followed anew.
+
+        That is so when the log is an older one by then, and when another process has got the lease.
+        """
         async with AsyncExitStack() as block:
             follower = await self._again(
                 lambda: self._meanwhile(block.enter_async_context(self._follower), chunks, self._fold_of_store),
@@ -196,7 +200,7 @@ class Broadcaster:
             self._standby.clear()
             try:
                 await self._follow(follower, chunks)
-            except StoreSetBack as error:
+            except (StoreSetBack, FollowerBusy) as error:
                 _log.warning("broadcaster %s goes on from the place that is kept: %s", follower.name, error)
                 return False
         return True

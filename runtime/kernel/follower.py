@@ -30,8 +30,9 @@ class Follower(Closing):
                 await follower.keep(entry.position)
 
     `entries` is the subscription behind it. Entering raises `FollowerBusy` while another follower works under the name,
-    unless this one was made with `wait`. Entries that were handed out and not kept are handed out again to the next
-    follower: each entry comes at least once, in the order of the log.
+    unless this one was made with `wait`. Going on and `keep` raise it once another one has begun since, because the
+    lease of this one had run out. Entries that were handed out and not kept are handed out again to the next follower:
+    each entry comes at least once, in the order of the log.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Follower(Closing):
         that no event has yet: what will be stored up to there would never be handed out.
         """
         kept = self._entered()
+        self._refuse_if_lost()
         a_whole(position, f"the position that follower {self.name!r} keeps")
         if position > self.entries.handed_out and position > (last := await self._store.last_position()):
             said = f"follower {self.name!r} cannot keep position {position}: the log ends at {last}"
@@ -87,7 +89,9 @@ class Follower(Closing):
     async def __anext__(self) -> LogEntry:
         """Return the next entry as soon as it is stored."""
         self._entered()
-        return await anext(self.entries)
+        entry = await anext(self.entries)
+        self._refuse_if_lost()
+        return entry
 
     async def __aenter__(self) -> Self:
         """Take the lease of the name, and go to the place that was kept."""
@@ -105,6 +109,10 @@ class Follower(Closing):
         if self._kept is None:
             raise ConfigurationError(f"follower {self.name!r} works inside its block")
         return self._kept
+
+    def _refuse_if_lost(self) -> None:
+        if self._lease is not None and not self._lease.is_held:
+            raise FollowerBusy(self.name, "another process, which began when the lease of this one had run out")
 
     async def _taken(self) -> Lease:
         while True:

@@ -38,6 +38,11 @@ class StoredStream(Protocol):
 class Lease(Protocol):
     """Advisory ownership of a stream. The lease is freed when the process dies."""
 
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else has got it since, as far as is known here: one that ends by a clock may have run out."""
+        ...
+
     async def release(self) -> None:
         """Give the stream up. Safe to call twice."""
         ...

@@ -57,9 +57,10 @@ _POLL_SECONDS = 0.01
 
 
 class HeldLease(NamedTuple):
-    """A lease that was granted. `release` gives it up, and is safe to call twice."""
+    """A lease that was granted. `release` gives it up, and is safe to call twice; `is_held` as in the port."""
 
     release: Callable[[], None]
+    is_held: Callable[[], bool] = lambda: True
 
 
 class Leases(ABC):
@@ -85,8 +86,14 @@ class Leases(ABC):
 class StoreLease:
     """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
 
-    def __init__(self, give_up: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, give_up: Callable[[], Awaitable[None]], is_held: Callable[[], bool]) -> None:
         self._give_up: Callable[[], Awaitable[None]] | None = give_up
+        self._is_held = is_held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else has got it since, as far as is known here."""
+        return self._is_held()
 
     async def release(self) -> None:
         """Give the session up. Safe to call twice."""

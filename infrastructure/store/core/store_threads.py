@@ -115,7 +115,7 @@ class StoreThreads:
                 raise
         with self._lock:
             self._leases_held += 1
-        return StoreLease(partial(self._give_up, held))
+        return StoreLease(partial(self._give_up, held), held.is_held)
 
     def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Take a lease in the caller's thread; None when the keeper is to take it. See `_written_here`."""

@@ -68,7 +68,7 @@ class PostgresLeases(Leases):
                 raise SessionBusy(stream_name(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
         with self._lock:
             self._held.add(token)
-        return HeldLease(partial(self.give_up, token))
+        return HeldLease(partial(self.give_up, token), lambda: token in self._held)
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> None:
         """Return None: a server is asked in another thread."""
@@ -122,11 +122,13 @@ class PostgresLeases(Leases):
                 held = list(self._held)
             try:
                 if held:
-                    self._run(
+                    renewed = self._run(
                         "UPDATE steptrail.leases SET expires = clock_timestamp() + make_interval(secs => %s) "
-                        "WHERE token = ANY(%s) RETURNING 1",
+                        "WHERE token = ANY(%s) RETURNING token",
                         (self._seconds, held),
                     )
+                    with self._lock:
+                        self._held -= {*held} - {token for (token,) in renewed}
                 self._free()
             except Exception as error:
                 # The next time, perhaps, also after a lack of memory. Until it has expired nobody else takes it.

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.broadcasting import Broadcaster
 from steptrail.errors import ConfigurationError, FollowerBusy, StoreReadOnly, StoreUnavailable
 from steptrail.events import ExecutionFinished, LogEntry
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.testing import ScriptedModel
+from tests.harness.store_urls import with_short_leases
+from tests.integration.broadcast.transports import KeepingTransport
 
 PATIENCE = 60.0
 
@@ -23,6 +26,11 @@ async def greet(trail: Steptrail, *sessions: str) -> None:
 async def take(follower: Follower, count: int) -> list[LogEntry]:
     async with asyncio.timeout(PATIENCE):
         return [await anext(follower) for _ in range(count)]
+
+
+async def keep_on(follower: Follower, entry: LogEntry) -> None:
+    while True:
+        await follower.keep(entry.position)
 
 
 async def test_it_goes_on_after_what_was_kept_and_hands_the_rest_out_again(store_url: str) -> None:
@@ -74,6 +82,36 @@ async def test_one_is_at_work_at_a_time_and_whoever_waits_takes_over(store_url: 
         await waiting.aclose()
         await waiting.aclose()
         assert [entry async for entry in waiting] == []
+
+
+@pytest.mark.slow("waits for the renewal of a lease on a server")
+async def test_one_that_stood_still_past_its_lease_leaves_the_rest_to_the_next_one(postgres_url: str) -> None:
+    url, told = with_short_leases(postgres_url), KeepingTransport()
+    async with Steptrail.open(url) as trail, Steptrail.open(postgres_url) as elsewhere:
+        await greet(trail, "a")
+        async with trail.follower("billing") as follower, Broadcaster(trail, told) as broadcaster:
+            (entry,) = await take(follower, 1)
+            await broadcaster.caught_up()
+            # What the next one does when the lease has run out, without the wait for that.
+            names = ("follower:billing", "follower:broadcast")
+            held = [await elsewhere.store.acquire(each, owner="the next", take_over=True) for each in names]
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(FollowerBusy, match=r"'billing' is at work already by another process, which began"):
+                    await keep_on(follower, entry)
+                while (await broadcaster.stats()).is_at_work:
+                    await greet(trail, f"b-{len(told.durable)}")
+            with pytest.raises(FollowerBusy, match="the lease of this one had run out"):
+                await take(follower, 1)
+            before = len(told.durable)
+            await greet(trail, "c")
+            assert len(told.durable) == before
+            for lease in held:
+                await lease.release()
+            async with asyncio.timeout(PATIENCE):
+                await broadcaster.caught_up()
+        assert told.durable[-1].session_id == "c"
+        async with trail.follower("billing") as follower:
+            assert follower.kept == entry.position
 
 
 async def test_what_cannot_be_meant_is_refused() -> None:

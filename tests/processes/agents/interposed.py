@@ -145,6 +145,10 @@ class _Lease:
     def __init__(self, store: Interposed, stream: str, held: Lease) -> None:
         self._store, self._stream, self._held = store, stream, held
 
+    @property
+    def is_held(self) -> bool:
+        return self._held.is_held
+
     async def release(self) -> None:
         await self._store.before_release(self._stream)
         await self._held.release()
