@@ -1,6 +1,7 @@
 """Whoever ends a loop, as `asyncio.run` does, cancels all of its tasks at once: the run, and also what it waits for."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -28,6 +29,12 @@ async def look() -> str:
     """Look, for ever."""
     await hangs()
     return "never"
+
+
+@tool(name="look", effect=ToolEffect.IDEMPOTENT)
+async def look_again() -> str:
+    """Look, for a moment."""
+    return "here"
 
 
 class Silent(ScriptedModel):
@@ -71,6 +78,28 @@ async def test_a_run_whose_loop_ends_is_paused_whichever_of_its_tasks_is_cancell
         for row in await trail.runs():
             stored = [type(entry.event).__name__ for entry in await trail.handle(row.stream).events()]
             assert (row.status, [name for name in stored if name.endswith("Failed")]) == ("paused", [])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a task that is taken apart
+def test_a_run_whose_loop_was_closed_in_its_middle_is_gone_on_with_in_another_loop(store_url: str) -> None:
+    """The task that would have let its lease go never went on: everybody met `SessionBusy` while the process lived."""
+    asyncio.run(gone_on_with(left_in_a_closed_loop(store_url)))
+    gc.collect()  # here, so that what Python says of the task is said of this test
+
+
+def left_in_a_closed_loop(store_url: str) -> Steptrail:
+    """Return a trail of which a loop was closed, by hand, in the middle of the run `s`."""
+    trail, loop = Steptrail.open(store_url), asyncio.new_event_loop()
+    loop.run_until_complete(begun_with("tool", trail, session="s"))
+    loop.close()
+    return trail
+
+
+async def gone_on_with(trail: Steptrail) -> None:
+    async with trail:
+        agent = AgentBuilder("a").with_model(ScriptedModel([call("look"), "Seen."])).with_tools(look_again).build()
+        assert (await trail.run(agent, "Go.", session="s")).output == "Seen."
+        assert not await trail.store.leased()
 
 
 async def test_a_run_that_is_being_paused_when_its_loop_ends_is_paused() -> None:

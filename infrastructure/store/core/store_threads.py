@@ -70,7 +70,9 @@ class StoreThreads:
         self._writing = threading.Lock()
         """Held by the thread that writes commits now. It may be taken under the other lock, and not the other way."""
         self._quick, self._took, self._read_took = quick, inf, inf
-        self._leases_held = self._asked = 0
+        self._held: dict[HeldLease, asyncio.AbstractEventLoop] = {}
+        """The leases that are held, each with the loop that it was taken in."""
+        self._asked = 0
         self._process = os.getpid()
 
     async def close(self) -> None:
@@ -104,6 +106,11 @@ class StoreThreads:
 
     async def _take_lease(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
         """Take a lease. Raises `SessionBusy`."""
+        with self._lock:
+            left = [lease for lease, loop in self._held.items() if loop.is_closed()]
+        for lease in left:
+            # Of a loop that was closed in the middle of its tasks. They do not go on, and would keep all others out.
+            await self._give_up(lease)
         held = self._leased_here(stream, owner, take_over=take_over)
         if held is None:
             future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
@@ -114,7 +121,7 @@ class StoreThreads:
                     await self._free(future.result())
                 raise
         with self._lock:
-            self._leases_held += 1
+            self._held[held] = asyncio.get_running_loop()
         return StoreLease(partial(self._give_up, held), held.is_held)
 
     def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
@@ -123,7 +130,7 @@ class StoreThreads:
         with self._lock:
             # Under the lock, so that closing finds what was granted.
             self._check_open()
-            if self._leases_held or not self._reads_quickly:
+            if self._held or not self._reads_quickly:
                 return None
             return self._leases.acquire_at_once(stream, owner, take_over=take_over)
 
@@ -135,8 +142,8 @@ class StoreThreads:
         if self._is_inherited:
             return
         with self._lock:
-            self._leases_held -= 1
-            is_quick = self._leases_held == 0 and self._reads_quickly
+            self._held.pop(lease, None)
+            is_quick = not self._held and self._reads_quickly
         if is_quick:
             with suppress(StoreUnavailable):
                 lease.release()
@@ -179,7 +186,7 @@ class StoreThreads:
         """
         with self._lock:
             self._check_open()
-            alone = self._leases_held == 1 and not self._draining and self._took < self._quick
+            alone = len(self._held) == 1 and not self._draining and self._took < self._quick
             if not (alone and self._writing.acquire(blocking=False)):
                 return None
         try:
@@ -244,7 +251,7 @@ class StoreThreads:
         self._check_process()
         with self._lock:
             self._check_open()
-            return self._leases_held <= 1 and self._asked == 0 and self._reads_quickly
+            return len(self._held) <= 1 and self._asked == 0 and self._reads_quickly
 
     async def _answer(self, question: Callable[[], T], *, is_short: bool) -> T:
         if not is_short:
