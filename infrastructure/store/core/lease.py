@@ -87,8 +87,7 @@ class StoreLease:
     """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
 
     def __init__(self, give_up: Callable[[], Awaitable[None]], is_held: Callable[[], bool]) -> None:
-        self._give_up: Callable[[], Awaitable[None]] | None = give_up
-        self._is_held = is_held
+        self._give_up, self._is_held = give_up, is_held
 
     @property
     def is_held(self) -> bool:
@@ -97,9 +96,7 @@ class StoreLease:
 
     async def release(self) -> None:
         """Give the session up. Safe to call twice."""
-        give_up, self._give_up = self._give_up, None
-        if give_up is not None:
-            await give_up()
+        await self._give_up()
 
 
 def give_back(leases: Leases, is_erased: Callable[[str], bool]) -> None:
@@ -136,12 +133,12 @@ class FileLeases(Leases):
             name = _file_name(stream)
             held = self._live(name)
             if held and not take_over:
-                raise SessionBusy(stream_name(stream), _owner(held[-1]))
+                raise SessionBusy(stream_name(stream), stream_and_owner(held[-1])[1])
             path = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
             # Somebody may have taken the lease without the guard meanwhile. A take-over is granted beside anybody.
             if not take_over and (others := [each for each in self._live(name) if each.path != path]):
                 self.give_up(path)
-                raise SessionBusy(stream_name(stream), _owner(others[-1]))
+                raise SessionBusy(stream_name(stream), stream_and_owner(others[-1])[1])
             return HeldLease(partial(self.give_up, path))
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
@@ -381,8 +378,3 @@ def _description(stream: str, owner: str) -> dict[str, str]:
         "host": socket.gethostname(),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _owner(lease: LeaseFile) -> str | None:
-    _, owner = stream_and_owner(lease)
-    return owner

@@ -106,6 +106,7 @@ class StoreThreads:
 
     async def _take_lease(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
         """Take a lease. Raises `SessionBusy`."""
+        self._check_process()
         with self._lock:
             left = [lease for lease, loop in self._held.items() if loop.is_closed()]
         for lease in left:
@@ -126,7 +127,6 @@ class StoreThreads:
 
     def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Take a lease in the caller's thread; None when the keeper is to take it. See `_written_here`."""
-        self._check_process()
         with self._lock:
             # Under the lock, so that closing finds what was granted.
             self._check_open()
@@ -142,7 +142,8 @@ class StoreThreads:
         if self._is_inherited:
             return
         with self._lock:
-            self._held.pop(lease, None)
+            if self._held.pop(lease, None) is None:
+                return
             is_quick = not self._held and self._reads_quickly
         if is_quick:
             with suppress(StoreUnavailable):
