@@ -48,6 +48,6 @@ def _settings(given: str) -> tuple[str, dict[str, float]]:
     rest = "&".join(name + equals + value for name, equals, value in options if name not in _SETTINGS)
     try:
         settings = {name: float(value) for name, _, value in options if name in _SETTINGS}
-    except ValueError:
-        raise ConfigurationError(f"{', '.join(_SETTINGS)} of an engine are numbers of seconds") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{', '.join(_SETTINGS)} of an engine are numbers of seconds: {error}") from None
     return f"{address}?{rest}" if rest else address, settings

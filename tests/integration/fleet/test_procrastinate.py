@@ -12,6 +12,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 
 from steptrail.errors import ConfigurationError, StoreUnavailable
+from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.views.postgres import LOCK_OF_VIEWS
 from steptrail.runtime.kernel.engine import TopicStatus, Wake, WorkerReport
@@ -329,6 +330,11 @@ def test_seconds_that_cannot_be_are_refused(setting: str, wrong: Any) -> None:
     said = f"^{setting} is a number of seconds above 0(, a century at most)?, not"
     with pytest.raises(ConfigurationError, match=said):
         ProcrastinateEngine("postgresql://h/d", **{setting: wrong})
+
+
+def test_a_setting_of_an_address_that_is_no_number_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"heartbeat, .* are numbers of seconds: .*'abc'$"):
+        engine_of("procrastinate?heartbeat=abc&poll=1", "postgresql://h/d")
 
 
 def test_the_address_of_an_engine_is_a_text() -> None:
