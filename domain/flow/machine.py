@@ -24,11 +24,6 @@ from steptrail.domain.shared.state import began_and_ended, segment_of, version_o
 from steptrail.domain.shared.steering import asked_of
 
 
-def _stop_grace(state: FlowState) -> float | None:
-    """Return None: a stop is seen when the log has grown, and the machine itself says what is cut off when."""
-    return None
-
-
 def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | None:
     if not state.is_open:
         return None
@@ -87,7 +82,7 @@ FLOW: Machine[FlowState, FlowCommand, events.FlowEvent, FlowEffect] = Machine(
         standing=standing,
         summary=summary,
         asked=asked_of,
-        stop_grace=_stop_grace,
+        # No `stop_grace`: a stop is seen when the log has grown, and the machine itself says what is cut off when.
         reopen=_reopen,
         version_of_key=version_of_key,
         children=_children,

@@ -31,8 +31,8 @@ class Control(NamedTuple, Generic[S, C]):
     standing: Callable[[S], Standing]
     summary: Callable[[S], RunSummary]
     asked: Callable[[S], Pause | Stop | None]
-    stop_grace: Callable[[S], float | None]
     reopen: Callable[[S, str, bool], C | None]
     version_of_key: Callable[[S, str], int | None]
     children: Callable[[S], Sequence[str]]
     began_and_ended: Callable[[S], tuple[int | None, int | None]]
+    stop_grace: Callable[[S], float | None] = lambda state: None

@@ -205,7 +205,6 @@ BELL: Machine[Bell, OwnersCommand, BellEvent, str] = Machine(
         standing=_standing,
         summary=_summary,
         asked=_none,
-        stop_grace=_none,
         reopen=_reopen,
         version_of_key=_version_of_key,
         children=_children,
