@@ -67,7 +67,6 @@ class Follower(Closing):
         that no event has yet: what will be stored up to there would never be handed out.
         """
         kept = self._entered()
-        self._refuse_if_lost()
         a_whole(position, f"the position that follower {self.name!r} keeps")
         if position > self.entries.handed_out and position > (last := await self._store.last_position()):
             said = f"follower {self.name!r} cannot keep position {position}: the log ends at {last}"
@@ -90,7 +89,7 @@ class Follower(Closing):
         """Return the next entry as soon as it is stored."""
         self._entered()
         entry = await anext(self.entries)
-        self._refuse_if_lost()
+        self._entered()
         return entry
 
     async def __aenter__(self) -> Self:
@@ -108,11 +107,9 @@ class Follower(Closing):
     def _entered(self) -> int:
         if self._kept is None:
             raise ConfigurationError(f"follower {self.name!r} works inside its block")
-        return self._kept
-
-    def _refuse_if_lost(self) -> None:
         if self._lease is not None and not self._lease.is_held:
             raise FollowerBusy(self.name, "another process, which began when the lease of this one had run out")
+        return self._kept
 
     async def _taken(self) -> Lease:
         while True:

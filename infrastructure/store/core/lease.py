@@ -28,7 +28,6 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple
@@ -42,6 +41,7 @@ from steptrail.infrastructure.store.core.lease_looking import (
     LEASE,
     LeaseFile,
     SeenLease,
+    file_name,
     holder_file,
     holder_of,
     is_live,
@@ -130,7 +130,7 @@ class FileLeases(Leases):
         if granted is not None:
             return granted
         with self._guard():
-            name = _file_name(stream)
+            name = file_name(stream)
             held = self._live(name)
             if held and not take_over:
                 raise SessionBusy(stream_name(stream), stream_and_owner(held[-1])[1])
@@ -144,7 +144,7 @@ class FileLeases(Leases):
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Do what `acquire` does, or return None where that takes a look at who holds the lease, or the first lock."""
         self._free()
-        holder, name = self._holder, _file_name(stream)
+        holder, name = self._holder, file_name(stream)
         # Whoever removes the folder removes all leases, and the holder: then the next leases need another.
         if take_over or holder is None or not os.path.exists(holder.lock_file):
             return None
@@ -186,7 +186,7 @@ class FileLeases(Leases):
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
         self._free()
-        return _look(self._folder, self._patience, stream)
+        return look_at_leases(self._folder, patience=self._patience, stream=stream)
 
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
@@ -342,7 +342,7 @@ class NoLeases(Leases):
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
-        return _look(_folder(self._store), self._patience, stream)
+        return look_at_leases(_folder(self._store), patience=self._patience, stream=stream)
 
     def close(self) -> None:
         """Do nothing: no lease was granted."""
@@ -350,14 +350,6 @@ class NoLeases(Leases):
 
 def _folder(database: Path) -> Path:
     return database.with_name(database.name + "-leases")
-
-
-def _file_name(stream: str) -> str:
-    return sha256(stream.encode()).hexdigest()[:32]
-
-
-def _look(folder: Path, patience: float, stream: str | None) -> list[SeenLease] | None:
-    return look_at_leases(folder, patience=patience, name="" if stream is None else _file_name(stream))
 
 
 def _remove(path: Path) -> None:

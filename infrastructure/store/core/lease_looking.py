@@ -7,6 +7,7 @@ it tries for a moment could be taken for an owner.
 import json
 import os
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,11 @@ class LeaseFile(NamedTuple):
     holder: str
 
 
+def file_name(stream: str) -> str:
+    """Return how the names of the files of a stream's leases begin."""
+    return sha256(stream.encode()).hexdigest()[:32]
+
+
 def lease_files(folder: Path, name: str = "") -> list[LeaseFile]:
     """Return the leases in `folder` whose names begin like `name`, in order. Reads no pattern for each lease.
 
@@ -58,8 +64,8 @@ def holder_of(holder: FileLock) -> str:
     return Path(holder.lock_file).name.removesuffix(HOLDER)
 
 
-def look_at_leases(folder: Path, *, patience: float, name: str = "") -> list[SeenLease] | None:
-    """Return the leases in `folder` whose file names begin like `name`; None when that cannot be known.
+def look_at_leases(folder: Path, *, patience: float, stream: str | None = None) -> list[SeenLease] | None:
+    """Return the leases in `folder`, or those of a stream; None when that cannot be known.
 
     `patience` is how long to wait for another process that is taking or looking, in seconds.
     """
@@ -69,7 +75,7 @@ def look_at_leases(folder: Path, *, patience: float, name: str = "") -> list[See
         if not guard.exists():
             return []
         with FileLock(guard, thread_local=False, timeout=patience).acquire(poll_interval=_POLL_SECONDS):
-            return [_seen(lease) for lease in lease_files(folder, name)]
+            return [_seen(lease) for lease in lease_files(folder, "" if stream is None else file_name(stream))]
     except (Timeout, OSError):
         return None
 

@@ -107,9 +107,7 @@ class StoreThreads:
     async def _take_lease(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
         """Take a lease. Raises `SessionBusy`."""
         self._check_process()
-        with self._lock:
-            left = [lease for lease, loop in self._held.items() if loop.is_closed()]
-        for lease in left:
+        for lease in [lease for lease, loop in list(self._held.items()) if loop.is_closed()]:
             # Of a loop that was closed in the middle of its tasks. They do not go on, and would keep all others out.
             await self._give_up(lease)
         held = self._leased_here(stream, owner, take_over=take_over)

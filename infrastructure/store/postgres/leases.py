@@ -2,14 +2,16 @@
 
 A thread of the store renews the leases that it holds, three times in the life of a lease. A process that is stopped
 past the expiry may find another token in its row when it wakes: another process owns the session, and the expected
-version of the next append proves it. A row that has expired and that no other process took is renewed like any other,
-because an hour without the database ends no run. A lease of a dead process is free when it has expired. One that was
-given up while the database was away is its process's to take again at once, and is freed for others when it is back.
+version of the next append proves it. The lease is `is_held` no more once the thread has looked. A row that has expired
+and that no other process took is renewed like any other, because an hour without the database ends no run. A lease of a
+dead process is free when it has expired. One that was given up while the database was away is its process's to take
+again at once, and is freed for others when it is back.
 """
 
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, LiteralString
 from uuid import uuid4
@@ -91,12 +93,8 @@ class PostgresLeases(Leases):
         with self._lock:
             self._given_up |= self._held
             self._held.clear()
-        try:
+        with closing(self._connection), suppress(StoreError):
             self._free()
-        except StoreError:
-            pass
-        finally:
-            self._connection.close()
 
     def give_up(self, token: str) -> None:
         """Free a lease. Only the first call does anything."""

@@ -15,9 +15,11 @@ from urllib.parse import quote
 
 from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
-from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, moved, until_free
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, moved, status_of, until_free
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
+_JOURNAL_HEAD = 20
+"""How many bytes of a journal say how many pages the file had before it."""
 _MUCH_LOG = 64 * 1024 * 1024
 """Bytes of a log that SQLite should have copied into the file long ago: it does so every 4 MB."""
 _WAITING_PAGES = 4_000
@@ -73,9 +75,13 @@ def file_uri(path: Path, mode: str) -> str:
     return f"file:{quote(str(path), safe='/')}?mode={mode}"
 
 
-def journal_of(path: Path) -> Path:
-    """Return where the journal of a file lies that is written without a log."""
-    return path.with_name(path.name + "-journal")
+def head_of_journal(path: Path) -> bytes:
+    """Return how the journal of a file begins that is written without a log; nothing of one that cannot be read."""
+    try:
+        with path.with_name(path.name + "-journal").open("rb") as journal:
+            return journal.read(_JOURNAL_HEAD)
+    except OSError:
+        return b""
 
 
 def is_to_be_undone(path: Path) -> bool:
@@ -83,11 +89,7 @@ def is_to_be_undone(path: Path) -> bool:
 
     The file alone does not show that yet.
     """
-    try:
-        with journal_of(path).open("rb") as journal:
-            return journal.read(1) not in {b"", b"\0"}
-    except OSError:
-        return False
+    return head_of_journal(path)[:1] not in {b"", b"\0"}
 
 
 def connect(uri: str) -> sqlite3.Connection:
@@ -297,19 +299,14 @@ class ReadOnlyConnections:
 
 
 def _size(name: str) -> int:
-    try:
-        return os.stat(name).st_size
-    except OSError:
-        return 0
+    status = status_of(name)
+    return status.st_size if status else 0
 
 
 def file_identity(name: str | Path) -> tuple[int, int] | None:
     """Return which file of the disk is there by that name; None for none, or where that cannot be told."""
-    try:
-        status = os.stat(name)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+    status = status_of(name)
+    return (status.st_dev, status.st_ino) if status else None
 
 
 def _readable(text: bytes) -> str:

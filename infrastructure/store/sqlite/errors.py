@@ -39,6 +39,14 @@ def is_allowed(path: str | Path, right: int) -> bool:
     return os.access(path, right, effective_ids=os.access in os.supports_effective_ids)
 
 
+def status_of(name: str | Path) -> os.stat_result | None:
+    """Return what the disk says of a file; None where there is none, or that cannot be told."""
+    try:
+        return os.stat(name)
+    except OSError:
+        return None
+
+
 def primary_code(error: sqlite3.Error) -> int:
     """Return the SQLite result code without its extension; 0 for an error that Python itself raised."""
     code: int = getattr(error, "sqlite_errorcode", 0)

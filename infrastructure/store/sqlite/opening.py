@@ -21,8 +21,8 @@ from steptrail.infrastructure.store.sqlite.connections import (
     ReadOnlyConnections,
     connect,
     file_uri,
+    head_of_journal,
     is_to_be_undone,
-    journal_of,
 )
 from steptrail.infrastructure.store.sqlite.errors import (
     NOT_THERE,
@@ -37,7 +37,7 @@ from steptrail.infrastructure.store.sqlite.quiet_files import QuietFiles
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
 
-_MAGIC, _JOURNAL_HEAD = bytes.fromhex("d9d505f920a163d7"), 20
+_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 
 def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> RecorderEventStore:
@@ -155,12 +155,8 @@ def _format(path: Path, patience: float, to_write: bool) -> int:
 
 def _pages_before(path: Path) -> int | None:
     """Return how many pages the file had before the change that its journal would undo; None without a journal."""
-    try:
-        with journal_of(path).open("rb") as journal:
-            head = journal.read(_JOURNAL_HEAD)
-    except OSError:
-        return None
-    return int.from_bytes(head[16:20], "big") if head.startswith(_MAGIC) and len(head) == _JOURNAL_HEAD else None
+    head = head_of_journal(path)
+    return int.from_bytes(head[16:20], "big") if head.startswith(_MAGIC) and len(head[16:]) == 4 else None
 
 
 def _empty(path: Path) -> NotAStore:

@@ -6,10 +6,11 @@ its last write. So the files are quiet once they have not changed for a while, a
 for longer than that.
 """
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from steptrail.infrastructure.store.sqlite.errors import status_of
 
 _WHILE_SECONDS = 1.0
 """Longer than a file system rounds the time of a write, almost everywhere."""
@@ -39,8 +40,5 @@ class QuietFiles:
 
 
 def _mark(name: str) -> _Mark:
-    try:
-        status = os.stat(name)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    status = status_of(name)
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
