@@ -294,7 +294,7 @@ class FlowExplainer:
         state = self._state.at(now)
         if self._asked is not None and not (self._is_over or self._is_asked()):
             raise ConfigurationError(f"{self._id} has no execution {self._asked!r}: it has {len(self._started)}")
-        run, graph = state.run, state.graph
+        run = state.run
         ended_by = run.ended_by if run is not None else None
         failed = ended_by if isinstance(ended_by, stored.NodeFailed) else None
         error = failed.error if failed is not None else None
@@ -305,7 +305,7 @@ class FlowExplainer:
         is_crashed = has_crashed(standing(state), owned=owned, damage=damage)
         answered_at = max((wait.answered_at for wait in waits if wait.answered_at is not None), default=None)
         visited = set(run.visits_of) if run is not None else set[str]()
-        names = [node.id for node in graph.nodes] if graph is not None else []
+        names = [node.id for node in run.graph.nodes] if run is not None else []
         end = run.finished_at if run is not None and run.finished_at is not None else now
         deciding = None if error is None else (error.node_id, error.visit, error.item)
         others = [each for task, tries in self._tries.items() if task != deciding for each in tries]

@@ -8,7 +8,6 @@ from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import HumanNode, ToolNode
@@ -23,20 +22,20 @@ from steptrail.projections.questions import Question
 
 def questions_of_flow(stream: str, state: FlowState) -> tuple[Question, ...]:
     """Return the open questions of a run, in the order in which they were asked."""
-    run, graph = state.run, state.graph
-    if run is None or graph is None or not state.is_open:
+    run = state.run
+    if run is None or not state.is_open:
         return ()
     tasks = sorted(run.tasks.values(), key=lambda task: task.asked_at_version)
-    found = (_question(stream, state.name, run, graph, task) for task in tasks if task.node in run.open)
+    found = (_question(stream, state.name, run, task) for task in tasks if task.node in run.open)
     return tuple(question for question in found if question is not None)
 
 
-def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) -> Question | None:
+def _question(stream: str, name: str, run: RunFold, task: Task) -> Question | None:
     until = waiting_until(run, task)
     expires_at = None if until is None else to_datetime(until)
     ask = partial(Question, stream=stream, agent=name, asked_at=to_datetime(task.asked_at), node=task.node)
     if task.phase is TaskPhase.PARKED:
-        tool, given = _call(run, graph, task)
+        tool, given = _call(run, task)
         return ask(
             kind="unknown_outcome",
             id=task.effect_id,
@@ -46,9 +45,9 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
         )
     if task.phase is not TaskPhase.ASKED:
         return None
-    node = graph.node(task.node)
+    node = run.graph.node(task.node)
     if task.held is not None:
-        ahead = dict.fromkeys(graph.edges[edge].target for edge in enabled(graph, node))
+        ahead = dict.fromkeys(run.graph.edges[edge].target for edge in enabled(run.graph, node))
         return ask(
             kind="step",
             id=task.node,
@@ -72,7 +71,7 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
         )
     if task.approval is None or not task.approval.is_open:
         return None
-    tool, given = _call(run, graph, task)
+    tool, given = _call(run, task)
     return ask(
         kind="approval",
         id=task.approval.id,
@@ -86,15 +85,15 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
     )
 
 
-def _call(run: RunFold, graph: Graph, task: Task) -> tuple[str | None, Mapping[str, JsonValue] | None]:
+def _call(run: RunFold, task: Task) -> tuple[str | None, Mapping[str, JsonValue] | None]:
     """Return the tool that a task calls, and the arguments; None for each that there is not."""
-    node = working_node(graph.node(task.node), task.item)
+    node = working_node(run.graph.node(task.node), task.item)
     if not isinstance(node, ToolNode):
         return None, None
     if task.arguments is not None:
         return node.tool.name, task.arguments
     try:
-        seen = seen_by(run, graph, run.open[task.node], task.item)
+        seen = seen_by(run, run.open[task.node], task.item)
         return node.tool.name, arguments(node.args, seen, node.required)
     except NodeFault:
         return node.tool.name, None

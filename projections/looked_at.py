@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.nodes import Expression, GateNode, GuardianNode, HumanNode, Node
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
@@ -19,14 +19,14 @@ def looked_at(state: FlowState, name: str) -> Mapping[str, JsonValue]:
 
     Of a function that decides nobody knows what it has read: then they are what the nodes before it have given.
     """
-    run, graph = state.run, state.graph
+    run = state.run
     visit = run.open.get(name) if run is not None else None
-    if visit is None or graph is None:
+    if visit is None or run is None:
         return {}
-    node = graph.node(name)
+    node = run.graph.node(name)
     if not isinstance(node, GateNode | GuardianNode):
         return {}
-    names = [each for each in dict.fromkeys(_named(node, graph)) if each in visit.view.vars]
+    names = [each for each in dict.fromkeys(_named(node, run)) if each in visit.view.vars]
     return {each: _short(without_secret_values(visit.view.vars[each])) for each in names[:_MOST_VALUES]}
 
 
@@ -40,10 +40,10 @@ def looked_at_text(name: str, value: JsonValue) -> str:
     return f"{name}: {json.dumps(value, ensure_ascii=False)}"
 
 
-def _named(node: GateNode | GuardianNode, graph: Graph) -> Iterator[str]:
+def _named(node: GateNode | GuardianNode, run: RunFold) -> Iterator[str]:
     """Yield the names of variables that a node may look at."""
-    number = graph.numbers[node.id]
-    before = [graph.nodes[graph.sources[edge]] for edge in graph.incoming[number]]
+    graph = run.graph
+    before = [graph.nodes[graph.sources[edge]] for edge in graph.incoming[graph.numbers[node.id]]]
     answers = {f"{_key(each)}_approved": _key(each) for each in graph.nodes if isinstance(each, HumanNode)}
     conditions = [node.when] if isinstance(node, GateNode) else [check.expression for check in node.checks]
     paths = [] if isinstance(node, GateNode) else [Expression.of(each.path) for each in node.checks if each.path]

@@ -70,7 +70,7 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[events.F
     if approval is None or not approval.is_open:
         why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
         raise NotAsked(command.DOING, state.stream_id, why, "an approval is answered once")
-    node = working_node(state.graph.node(tasks[0].node), tasks[0].item) if state.graph is not None else None
+    node = working_node(state.at_work().graph.node(tasks[0].node), tasks[0].item)
     answered = answer_to(approval, command, node.tool if isinstance(node, ToolNode) else None, state.stream_id)
     return (answered, *_ended(state, "denied" if isinstance(command, Deny) else "approved", command.by))
 
@@ -81,7 +81,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[events.FlowEvent
     if not held or held[0].held is None:
         raise NotAsked("step", state.stream_id, f"no visit of {shown(command.node)} is held")
     task, point = held[0], held[0].held
-    run, graph = state.at_work()
+    run = state.at_work()
     if (until := waiting_until(run, task)) is not None and command.at >= until:
         why = f"the question about {task.node!r} expired at {instant_text(until)}"
         raise CommandRejected("step", state.stream_id, why)
@@ -89,12 +89,12 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[events.FlowEvent
         raise CommandRejected("step", state.stream_id, "a visit that has ended cannot be skipped: continue or abort")
     if point == "after" and (command.sets or command.unsets):
         raise CommandRejected("step", state.stream_id, "what a visit has written cannot be changed after it")
-    node = graph.node(task.node)
+    node = run.graph.node(task.node)
     if command.action == "skip" and chooses(node) and command.targets is None:
         raise CommandRejected("step", state.stream_id, f"{task.node} chooses what comes next: say it in `targets`")
     if command.action != "skip" and command.targets is not None:
         raise CommandRejected("step", state.stream_id, "`targets` say what comes after a visit that is skipped")
-    ahead = [graph.edges[edge].target for edge in enabled(graph, node)]
+    ahead = [run.graph.edges[edge].target for edge in enabled(run.graph, node)]
     if nowhere := [target for target in command.targets or () if target not in ahead]:
         raise CommandRejected("step", state.stream_id, f"no edge leads from {task.node!r} to {shown(nowhere[0])}")
     visit = run.open[task.node]

@@ -38,12 +38,12 @@ def enabled(graph: Graph, node: nodes.Node, *, failed: bool = False, route: Rout
     return tuple(taken)
 
 
-def time_left_us(run: RunFold, graph: Graph, task: Task, now: int) -> int | None:
+def time_left_us(run: RunFold, task: Task, now: int) -> int | None:
     """Return how much is left at `now` of the timeout of a task, in microseconds; None without a timeout.
 
     An item of a map has no more than what is left of the timeout of the map.
     """
-    outer, visit = graph.node(task.node), run.open[task.node]
+    outer, visit = run.graph.node(task.node), run.open[task.node]
     node = working_node(outer, task.item)
     left = [] if node.timeout is None else [round(node.timeout * 1e6) - task.clock.us(now)]
     if task.item is not None and outer.timeout is not None:
@@ -76,18 +76,18 @@ def breach(
     return None
 
 
-def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
+def conclude(run: RunFold, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
     if isinstance(task.landing, events.HumanAnswered | events.HumanExpired):
         return Evaluate(task.key)
-    node, visit = graph.node(task.node), run.open[task.node]
+    node, visit = run.graph.node(task.node), run.open[task.node]
     tried = working_node(node, task.item)
     limit: tuple[events.LimitReached, ...] = ()
     failed = failure_of(task.landing) if task.landing is not None else None
     if failed is None or _is_tried_again(tried, task, failed):
-        beyond, limit = _over_budget(run, graph, visit, task)
+        beyond, limit = _over_budget(run, visit, task)
         if beyond is None and failed is not None:
-            left = time_left_us(run, graph, task, now)
+            left = time_left_us(run, task, now)
             delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
             if left is None or delay * 1e6 < left:
                 return ScheduleNodeRetry(task.key)
@@ -98,10 +98,10 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     if run.ended_by is None and run.options.pauses_after(node.id) and not task.may_end and task.item is None:
         return RecordEvents((*limit, events.StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
-        return RecordEvents((_completed(graph, node, task),))
+        return RecordEvents((_completed(run, node, task),))
     if task.item is not None and isinstance(node, nodes.MapNode):
-        return _item_failed(run, graph, node, task, failed, now)
-    return RecordEvents((*limit, *_failed(run, graph, node, task, failed, now)))
+        return _item_failed(run, node, task, failed, now)
+    return RecordEvents((*limit, *_failed(run, node, task, failed, now)))
 
 
 def _is_tried_again(node: nodes.Node, task: Task, failed: Failure) -> bool:
@@ -111,13 +111,11 @@ def _is_tried_again(node: nodes.Node, task: Task, failed: Failure) -> bool:
     return used < node.retry.max_attempts
 
 
-def _over_budget(
-    run: RunFold, graph: Graph, visit: VisitFold, task: Task
-) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
+def _over_budget(run: RunFold, visit: VisitFold, task: Task) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
     """Return the failure of a visit that is over its budget with all its tries, and its limit; of an item the first."""
     if task.item is not None:
-        return over_item_budget(run, graph, task), ()
-    passed = _passed(run, graph.node(task.node).budget, BilledUsage.of(visit.usage, visit.model_usage))
+        return over_item_budget(run, task), ()
+    passed = _passed(run, run.graph.node(task.node).budget, BilledUsage.of(visit.usage, visit.model_usage))
     if passed is None:
         return None, ()
     name, most, used = passed
@@ -125,12 +123,12 @@ def _over_budget(
     return _beyond(passed, task.attempt), (limit,)
 
 
-def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage | None = None) -> Failure | None:
+def over_item_budget(run: RunFold, task: Task, bill: BilledUsage | None = None) -> Failure | None:
     """Return the failure of an item of a map that is over its budget; None for none, and for what is no item.
 
     `bill` is that of its last try, as long as it is not counted.
     """
-    budget, fresh = working_node(graph.node(task.node), task.item).budget, bill or BilledUsage()
+    budget, fresh = working_node(run.graph.node(task.node), task.item).budget, bill or BilledUsage()
     if task.runs_a_stream and task.billed is not None:
         fresh = fresh.beyond(task.billed)
     passed = None if task.item is None else _passed(run, budget, fresh.after(task.spent))
@@ -149,10 +147,11 @@ def _beyond(passed: tuple[events.FlowLimit, str, str], attempt: int) -> Failure:
     return Failure(FailureClass.BUDGET, f"it used {used}, and {name} is {most}", attempt, details=details)
 
 
-def _completed(graph: Graph, node: nodes.Node, task: Task) -> events.NodeCompleted:
+def _completed(run: RunFold, node: nodes.Node, task: Task) -> events.NodeCompleted:
     landing = task.landing
     route = landing.route if isinstance(landing, events.NodeEvaluated | events.NodeAttemptCompleted) else None
-    return events.NodeCompleted(node=node.id, visit=task.visit, enables=enabled(graph, node, route=route), route=route)
+    enables = enabled(run.graph, node, route=route)
+    return events.NodeCompleted(node=node.id, visit=task.visit, enables=enables, route=route)
 
 
 def is_to_be_held(run: RunFold, visit: VisitFold) -> bool:
@@ -161,15 +160,15 @@ def is_to_be_held(run: RunFold, visit: VisitFold) -> bool:
     return is_new and run.options.pauses_before(visit.node)
 
 
-def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> FlowEffect | None:
+def conclude_map(run: RunFold, visit: VisitFold, now: int) -> FlowEffect | None:
     """Return what follows when a map is over its budget or its time, or all its items have ended; None for neither."""
     if visit.items is None or run.held(visit) or is_to_be_held(run, visit):
         return None
-    node, task = graph.node(visit.node), Task(visit.node, visit.visit, attempt=1)
-    failed, limit = _over_budget(run, graph, visit, task)
+    node, task = run.graph.node(visit.node), Task(visit.node, visit.visit, attempt=1)
+    failed, limit = _over_budget(run, visit, task)
     if failed is None:
         if visit.ended_items == visit.items:
-            return _held_after(run, visit) or RecordEvents((_completed_map(graph, visit),))
+            return _held_after(run, visit) or RecordEvents((_completed_map(run, visit),))
         if node.timeout is None or visit.clock.us(now) < round(node.timeout * 1e6):
             return None
         late = f"its items did not end within {text_of(node.timeout)} s"
@@ -177,11 +176,11 @@ def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> Flow
     reason = events.CutReason.SIBLING if limit else events.CutReason.TIMEOUT
     if (effect := _cut_or_held(run, visit, task, reason, now)) is not None:
         return effect
-    return RecordEvents((*limit, *_failed(run, graph, node, task, failed, now)))
+    return RecordEvents((*limit, *_failed(run, node, task, failed, now)))
 
 
-def _completed_map(graph: Graph, visit: VisitFold) -> events.NodeCompleted:
-    enables = enabled(graph, graph.node(visit.node))
+def _completed_map(run: RunFold, visit: VisitFold) -> events.NodeCompleted:
+    enables = enabled(run.graph, run.graph.node(visit.node))
     return events.NodeCompleted(node=visit.node, visit=visit.visit, enables=enables, item_errors=len(visit.errors))
 
 
@@ -202,20 +201,20 @@ def _cut_or_held(run: RunFold, visit: VisitFold, task: Task, reason: events.CutR
 
 
 def _failed(
-    run: RunFold, graph: Graph, node: nodes.Node, task: Task, failed: Failure, now: int
+    run: RunFold, node: nodes.Node, task: Task, failed: Failure, now: int
 ) -> tuple[events.NodeFailureRecorded | events.NodeFailed]:
     is_recorded, tier, rule = verdict(node, failed.failure, run.options)
     error = node_error(node, task, failed, tier, now)
     if not is_recorded:
         return (events.NodeFailed(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
-    enables = enabled(graph, node, failed=True)
+    enables = enabled(run.graph, node, failed=True)
     recorded = events.NodeFailureRecorded(
         node=node.id, visit=task.visit, error=error, rule=rule, output_key=node.output, enables=enables
     )
     return (recorded,)
 
 
-def _item_failed(run: RunFold, graph: Graph, node: nodes.MapNode, task: Task, failed: Failure, now: int) -> FlowEffect:
+def _item_failed(run: RunFold, node: nodes.MapNode, task: Task, failed: Failure, now: int) -> FlowEffect:
     if node.on_item_error == "record":
         error = node_error(node, task, failed, "node", now)
         rule = "on_item_error=record"
@@ -223,4 +222,4 @@ def _item_failed(run: RunFold, graph: Graph, node: nodes.MapNode, task: Task, fa
         return RecordEvents((recorded,))
     if (effect := _cut_or_held(run, run.open[task.node], task, events.CutReason.SIBLING, now)) is not None:
         return effect
-    return RecordEvents(_failed(run, graph, node, task, failed, now))
+    return RecordEvents(_failed(run, node, task, failed, now))

@@ -3,7 +3,6 @@
 from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeThen
 from steptrail.domain.flow.failing import failure_of_cut, working_node
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import OnUnknownOutcome
 from steptrail.domain.flow.task import Task, of_try
@@ -11,11 +10,9 @@ from steptrail.domain.flow.tiers import tolerates
 from steptrail.domain.tools import ToolEffect
 
 
-def interrupted(
-    run: RunFold, graph: Graph, task: Task, reason: CutReason, *, seconds: float = 0.0
-) -> NodeAttemptInterrupted:
+def interrupted(run: RunFold, task: Task, reason: CutReason, *, seconds: float = 0.0) -> NodeAttemptInterrupted:
     """Return the event of a try that was cut off after so many seconds, with the decision what follows."""
-    node = graph.node(task.node)
+    node = run.graph.node(task.node)
     return NodeAttemptInterrupted(
         **of_try(task.key, task.attempt),
         reason=reason,

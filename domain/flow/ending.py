@@ -3,7 +3,6 @@
 from steptrail.domain.flow.events import ExecutionFinished, FlowLimit, LimitReached, NodeFailed, StepAnswered
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
@@ -25,13 +24,13 @@ _BY_LIMIT: dict[FlowLimit, tuple[StopReason, str]] = {
 }
 
 
-def finished(run: RunFold, graph: Graph) -> ExecutionFinished:
+def finished(run: RunFold) -> ExecutionFinished:
     """Return the end of a run in which nothing runs any more."""
     match run.ended_by:
         case None:
             status, reason, by = ExecutionStatus.COMPLETED, StopReason.COMPLETED, "WorkDone"
         case NodeFailed() as event:
-            status, reason = ExecutionStatus.FAILED, _reason(event, graph)
+            status, reason = ExecutionStatus.FAILED, _reason(event, run)
             by = "CriticalNode" if event.error.tier == "node" else "RunPolicy"
         case LimitReached(limit=limit):
             status, (reason, by) = ExecutionStatus.FAILED, _BY_LIMIT[limit]
@@ -48,7 +47,7 @@ def finished(run: RunFold, graph: Graph) -> ExecutionFinished:
     )
 
 
-def _reason(event: NodeFailed, graph: Graph) -> StopReason:
+def _reason(event: NodeFailed, run: RunFold) -> StopReason:
     failure, error = event.error.failure, event.error
     # What has no price is not even begun under a limit on cost.
     if failure in {FailureClass.BUDGET, FailureClass.CONFIG} and error.details.get("limit") == "max_cost_usd":
@@ -56,7 +55,7 @@ def _reason(event: NodeFailed, graph: Graph) -> StopReason:
     if failure in _BY_FAILURE:
         return _BY_FAILURE[failure]
     is_retryable = error.error is None or error.error.retryable
-    policy = working_node(graph.node(event.node), event.item).retry
+    policy = working_node(run.graph.node(event.node), event.item).retry
     is_used_up = 1 < policy.max_attempts <= error.attempt
     # A reason of its own, because more tries might have helped.
     is_limit = is_used_up and policy.covers(failure, is_retryable=is_retryable)

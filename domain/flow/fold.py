@@ -8,6 +8,7 @@ from msgspec import Struct, field, structs
 
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
+from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import RunPhase
@@ -121,6 +122,11 @@ class RunFold(ExecutionBase, kw_only=True):
     left: tuple[str, ...] = ()
     acted: frozenset[str] = frozenset()
     forkable_at: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The workflow as it was recorded, ready to be walked."""
+        return graph_of(self.started.definition)
 
     def running(self) -> list[Task]:
         """Return the tasks with a try that has not ended, in the order of their start."""

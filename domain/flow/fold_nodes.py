@@ -6,7 +6,6 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
-from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.joins import START
 from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.nodes import HumanNode, Join
@@ -23,14 +22,14 @@ NODE_HANDLERS = Handlers[FlowFold, [int], None]()
 def _opened(fold: FlowFold, event: stored.NodeOpened, at: int) -> None:
     if (run := fold.execution) is None:
         return
-    graph = graph_of(run.started.definition)
+    graph = run.graph
     view, here = joined(sources(event.inputs), run.views, run.ended), graph.numbers[event.node]
     waiting = run.marking.tokens.get(here, ())
     run.marking = run.marking.opening(graph, here, event.number, event.inputs)
     if graph.nodes[here].join is Join.ANY:  # any other node leaves what it does not take
         for token in waiting:
             if token not in event.inputs:
-                _note_late(run, graph, token)
+                _note_late(run, token)
     run.open[event.node] = VisitFold(
         node=event.node,
         visit=event.visit,
@@ -48,23 +47,24 @@ def _opened(fold: FlowFold, event: stored.NodeOpened, at: int) -> None:
         run.tasks[event.node, event.visit, None] = Task(event.node, event.visit, order=run.next_order())
 
 
-def _note_late(run: RunFold, graph: Graph, token: stored.Token) -> None:
+def _note_late(run: RunFold, token: stored.Token) -> None:
     """Note a token that came too late to be seen: what was written before it still belongs to the end of the run."""
     edge, number = token
     if edge >= 0:
-        run.late = run.late.set(number, graph.nodes[graph.sources[edge]].id)
+        run.late = run.late.set(number, run.graph.nodes[run.graph.sources[edge]].id)
 
 
-def _drop_views(run: RunFold, graph: Graph, ended: VisitFold) -> None:
+def _drop_views(run: RunFold, ended: VisitFold) -> None:
     """Drop the views that nobody can take any more now that a visit has ended: of those that it took, and the first."""
     for edge, number in (START, *ended.inputs):
         is_there = number in run.views and number not in run.ends and number not in run.late
-        if is_there and not _has_others(run, graph, edge, number):
+        if is_there and not _has_others(run, edge, number):
             del run.views[number]
 
 
-def _has_others(run: RunFold, graph: Graph, edge: int, number: int) -> bool:
+def _has_others(run: RunFold, edge: int, number: int) -> bool:
     """Tell whether a visit whose token came over this edge has more: they wait, or an open visit has taken them."""
+    graph = run.graph
     # The last ones open last, so one of them tells as a rule.
     for way in reversed(graph.entry if edge < 0 else graph.outgoing[graph.sources[edge]]):
         token, node = ((edge, number), way) if edge < 0 else ((way, number), graph.targets[way])
@@ -85,7 +85,7 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
     run.acted -= {visit.node}
-    graph, delta = graph_of(run.started.definition), replace(together((visit.changed, delta)), kept=delta.kept)
+    graph, delta = run.graph, replace(together((visit.changed, delta)), kept=delta.kept)
     view = visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view
     run.ended = run.ended.set(visit.number, Ended(visit.inputs, delta))
@@ -94,8 +94,8 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
         run.ends = run.ends.set(visit.number, visit.node)
     for edge in enables:
         if run.marking.is_late(graph.targets[edge], view.past):
-            _note_late(run, graph, (edge, visit.number))
-    _drop_views(run, graph, visit)
+            _note_late(run, (edge, visit.number))
+    _drop_views(run, visit)
     run.finished_visits += 1
     run.productive = True
 
@@ -105,10 +105,10 @@ def _completed(fold: FlowFold, event: stored.NodeCompleted, at: int) -> None:
     run, visit = fold.execution, _visit(fold.execution, event.node, event.visit)
     if run is None or visit is None:
         return
-    graph, task = graph_of(run.started.definition), run.tasks.get((event.node, event.visit, None))
+    task = run.tasks.get((event.node, event.visit, None))
     if task is not None:
-        keep(run, graph, visit, task, at)
-    _close(run, visit, _delta(graph, visit, task), event.enables)
+        keep(run, visit, task, at)
+    _close(run, visit, _delta(run, visit, task), event.enables)
 
 
 def _errors_of_items(visit: VisitFold) -> tuple[NodeError, ...]:
@@ -116,9 +116,9 @@ def _errors_of_items(visit: VisitFold) -> tuple[NodeError, ...]:
     return tuple(sorted(visit.errors, key=lambda error: error.item or 0))
 
 
-def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
+def _delta(run: RunFold, visit: VisitFold, task: Task | None) -> Delta:
     """Return what a visit has written that has ended well."""
-    key = graph.node(visit.node).output
+    key = run.graph.node(visit.node).output
     if visit.items is not None:
         results = [visit.results.get(item) for item in range(visit.items)]
         return succeeded(key, results, Delta(errors=_errors_of_items(visit)))
@@ -155,7 +155,7 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
 
 def _no_answer(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
     """Return what a question changes that came to no answer: the one of an earlier visit is none for it."""
-    node = graph_of(run.started.definition).node(visit.node)
+    node = run.graph.node(visit.node)
     if not isinstance(node, HumanNode) or node.output is None:
         return {}
     return {node.output: None, f"{node.output}_approved": False}

@@ -68,10 +68,9 @@ def _flow_forked(fold: FlowFold, event: stored.FlowForked, at: int) -> None:
     if (run := fold.execution) is None:
         return
     run.active = run.active.stopped(fold.seen_at)
-    graph = graph_of(run.started.definition)
     for visit in reversed(run.open.values()):
         node, before = visit.node, visit.visit - 1
-        run.marking = run.marking.undone(graph, graph.numbers[node], visit.inputs)
+        run.marking = run.marking.undone(run.graph, run.graph.numbers[node], visit.inputs)
         run.counts = run.counts.set(node, run.counts.get(node, 1) - 1)
         run.visits_of = run.visits_of.updated({node: before} if before else {}, () if before else (node,))
         run.tries_of = run.tries_of.set(node, visit.tried_before)
@@ -151,7 +150,7 @@ def _flow_retried(fold: FlowFold, event: stored.FlowRetried, at: int) -> None:
     run.finished = run.finished_at = None
     run.waits = ()
     for visit in run.open.values():
-        run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
+        run.marking = run.marking.reopening(run.graph.numbers[visit.node])
         visit.clock, visit.may_begin, visit.may_end = Stopwatch(), False, False
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:

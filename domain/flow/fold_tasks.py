@@ -6,7 +6,6 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
-from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.phases import task_phase_after
@@ -104,8 +103,8 @@ def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
 
 def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
     """Note the stream that a try runs, if its node runs one."""
-    graph, visit = graph_of(run.started.definition), run.open.get(task.node)
-    kind = stream_kind(working_node(graph.node(task.node), task.item))
+    visit = run.open.get(task.node)
+    kind = stream_kind(working_node(run.graph.node(task.node), task.item))
     if kind is not None and visit is not None and effect is not None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if visit.effects.get(task.place) != effect:
@@ -155,7 +154,7 @@ def _end_item(run: RunFold, task: Task, event: stored.NodeAttemptCompleted, at: 
     if visit is not None and event.item is not None:
         visit.results = visit.results.set(event.item, event.output)
         visit.ended_items += 1
-        keep(run, graph_of(run.started.definition), visit, task, at)
+        keep(run, visit, task, at)
     del run.tasks[task.key]
 
 
@@ -350,19 +349,19 @@ def _step_answered(fold: FlowFold, event: stored.StepAnswered, at: int) -> None:
 
 def _change(run: RunFold, visit: VisitFold, event: stored.StepAnswered) -> None:
     """Let a visit see what a person has changed. A stream that was begun with something else is not gone on with."""
-    graph, goes_on = graph_of(run.started.definition), event.action == "continue"
+    goes_on = event.action == "continue"
     below = [task for task in run.tasks.values() if goes_on and task.node == visit.node and task.begun_under]
-    before = [given_below(run, graph, visit, task.item) for task in below]
+    before = [given_below(run, visit, task.item) for task in below]
     changes = Delta(sets=event.sets, unsets=event.unsets)
     visit.view, visit.changed = visit.view.with_changes(changes), together((visit.changed, changes))
     for task, given in zip(below, before, strict=True):
-        if given_below(run, graph, visit, task.item) != given:
+        if given_below(run, visit, task.item) != given:
             task.begun_under = task.billed = None
 
 
 def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: stored.StepAnswered) -> None:
     """Let a map that was held go on with its items, which are those of the list that it sees now."""
-    node = graph_of(run.started.definition).node(visit.node)
+    node = run.graph.node(visit.node)
     if event.point == "before" and isinstance(node, MapNode) and not visit.next_item:
         visit.items = items_seen(run, node, visit.view)
     if visit.items is not None:

@@ -8,40 +8,39 @@ from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import NodeAttemptCompleted
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import Kept, RunFold, VisitFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.policies import Cache
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.task import Task
 
 
-def keep(run: RunFold, graph: Graph, visit: VisitFold, task: Task, at: int) -> None:
+def keep(run: RunFold, visit: VisitFold, task: Task, at: int) -> None:
     """Keep the result with which a task of a node that has a cache has landed.
 
     What a person reported, or was kept before, is no result of it, nor is what came of arguments that a person made.
     """
-    cache, ended = _cache(graph, visit, task.item), task.landing
+    cache, ended = _cache(run, visit, task.item), task.landing
     if cache is None or task.arguments is not None or not isinstance(ended, NodeAttemptCompleted):
         return
     if not ended.is_kept and ended.settled_by is None:
-        key = _key(run, graph, visit, task.item, cache)
+        key = _key(run, visit, task.item, cache)
         run.kept = run.kept.set(key, Kept(ended.output, ended.route, at))
 
 
-def kept_result(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, now: int) -> Kept | None:
+def kept_result(run: RunFold, visit: VisitFold, item: int | None, now: int) -> Kept | None:
     """Return the result that is kept for a visit, or for one item of a map; None for none, and for one too old."""
-    cache = _cache(graph, visit, item)
+    cache = _cache(run, visit, item)
     if cache is None:
         return None
-    kept = run.kept.get(_key(run, graph, visit, item, cache))
+    kept = run.kept.get(_key(run, visit, item, cache))
     is_old = kept is not None and cache.ttl is not None and now - kept.at > cache.ttl * 1e6
     return None if is_old else kept
 
 
-def _cache(graph: Graph, visit: VisitFold, item: int | None) -> Cache | None:
-    return working_node(graph.node(visit.node), item).cache
+def _cache(run: RunFold, visit: VisitFold, item: int | None) -> Cache | None:
+    return working_node(run.graph.node(visit.node), item).cache
 
 
-def _key(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, cache: Cache) -> str:
+def _key(run: RunFold, visit: VisitFold, item: int | None, cache: Cache) -> str:
     """Return the digest under which a result stands: of the node, the values that it names, and the item of a map."""
-    seen = seen_by(run, graph, visit, item)
+    seen = seen_by(run, visit, item)
     return digest_of([visit.node, seen.item, *(list(seen.find(path)) for path in cache.key)])

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.failing import failure_of, stream_kind, working_node
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import LlmRouterNode, MergeNode, Node, ToolNode, WebhookNode, WorkingNode
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.texts import expressions_of
@@ -13,13 +12,13 @@ from steptrail.domain.module_names import module_of
 
 
 def lacking(
-    run: RunFold, graph: Graph, brought: FlowDefinition, functions: Mapping[str, Mapping[str, Callable[..., object]]]
+    run: RunFold, brought: FlowDefinition, functions: Mapping[str, Mapping[str, Callable[..., object]]]
 ) -> Sequence[str]:
     """Return the nodes of a run that it may still come to and whose code the workflow that is brought does not have.
 
     `functions` are those that decide or merge in its nodes, by the id of the node and by the name in the log.
     """
-    has = {node.id: _code_of(node) for node in brought.nodes}
+    graph, has = run.graph, {node.id: _code_of(node) for node in brought.nodes}
     begun, over = ({graph.numbers[node] for node in nodes} for nodes in (run.open, _over(run)))
     coming = {graph.targets[edge] for node in over for edge in graph.outgoing[node]}
     ahead = graph.reached({*run.marking.tokens, *run.marking.released, *begun - over, *coming})

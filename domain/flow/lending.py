@@ -13,7 +13,6 @@ from msgspec import structs
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, UnpricedInFlow
 from steptrail.domain.flow.task import Task
@@ -70,9 +69,9 @@ class Lent(NamedTuple):
         return structs.replace(held, shadow=tuple(name for name in held.shadow if name not in changed), **changed)
 
 
-def lent_to(run: RunFold, graph: Graph, task: Task) -> Lent | None:
+def lent_to(run: RunFold, task: Task) -> Lent | None:
     """Return what the stream of a task may use, with what it has used so far; None for no limit."""
-    node, visit, prices = graph.node(task.node), run.open.get(task.node), run.options.prices
+    node, visit, prices = run.graph.node(task.node), run.open.get(task.node), run.options.prices
     own = task.billed or BilledUsage()
     known: list[tuple[Budget, BilledUsage]] = []
     if run.options.budget is not None:

@@ -61,13 +61,13 @@ def _settle_late(event: events.FlowEvent, call: CallInFlight, segment: int) -> e
 
 def _restated(state: FlowState, event: events.FlowEvent) -> events.FlowEvent:
     """Return a fact for another state than the one it was recorded on: the decision in it is taken anew."""
-    run, graph = state.run, state.graph
-    if not isinstance(event, events.NodeAttemptInterrupted) or run is None or graph is None:
+    run = state.run
+    if not isinstance(event, events.NodeAttemptInterrupted) or run is None:
         return event
     task = run.tasks.get((event.node, event.visit, event.item))
     if task is None:
         return event
-    then = then_after(run, graph.node(event.node), task, event.reason)
+    then = then_after(run, run.graph.node(event.node), task, event.reason)
     return event if then is event.then else structs.replace(event, then=then)
 
 

@@ -14,7 +14,6 @@ from steptrail.domain.flow.effects import Ask, Await, CutOff, Evaluate, FlowEffe
 from steptrail.domain.flow.ending import finished
 from steptrail.domain.flow.failing import failure_of, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import HumanNode, LlmRouterNode, MapNode, Node, ToolNode, WorkingNode
@@ -37,55 +36,55 @@ def next_effects(state: FlowState, now: int) -> tuple[FlowEffect, ...]:
 
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
-    run, graph, phase = state.run, state.graph, state.phase
-    if run is None or graph is None or phase not in {RunPhase.WORKING, RunPhase.WAITING, RunPhase.ENDING}:
+    run, phase = state.run, state.phase
+    if run is None or phase not in {RunPhase.WORKING, RunPhase.WAITING, RunPhase.ENDING}:
         return ()
     if phase is RunPhase.WAITING:
-        return (_waiting(run, graph, now),)
+        return (_waiting(run, now),)
     if phase is RunPhase.ENDING:
-        return (_in_doubt(run, graph) or _ending(run, graph, now),)
-    return (_working(run, graph, now),)
+        return (_in_doubt(run) or _ending(run, now),)
+    return (_working(run, now),)
 
 
-def _working(run: RunFold, graph: Graph, now: int) -> FlowEffect:
-    if (effect := _on(run, graph, now)) is not None:
+def _working(run: RunFold, now: int) -> FlowEffect:
+    if (effect := _on(run, now)) is not None:
         return effect
     if (wait := next_wait(run)) is not None:
         return RecordEvents((wait,))
-    return RecordEvents((finished(run, graph),))
+    return RecordEvents((finished(run),))
 
 
-def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
+def _on(run: RunFold, now: int) -> FlowEffect | None:
     """Return what can be done now; None when the run waits, or its work is done."""
-    if (doubt := _in_doubt(run, graph)) is not None:
+    if (doubt := _in_doubt(run)) is not None:
         return doubt
     if (limit := _limit(run, now)) is not None:
         return RecordEvents((limit,))
     for visit in run.maps():
-        if (effect := conclude_map(run, graph, visit, now)) is not None:
+        if (effect := conclude_map(run, visit, now)) is not None:
             return effect
     landed = run.goes_on(TaskPhase.LANDED)
     if landed:
-        return conclude(run, graph, min(landed, key=_order), now)
+        return conclude(run, min(landed, key=_order), now)
     running = run.running()
     ends = ends_of(run, run.tasks.values())
     if run.pause_request is None:
-        effect = _expired(run, ends, now) or _opened(run, graph) or _started(run, graph, ends, now)
+        effect = _expired(run, ends, now) or _opened(run) or _started(run, ends, now)
         if effect is not None:
             return effect
     elif not running:
         return _paused(run.pause_request)
-    return Await(tuple(task.key for task in running), _until(run, graph, ends, now)) if running else None
+    return Await(tuple(task.key for task in running), _until(run, ends, now)) if running else None
 
 
 def _paused(asked: Request) -> RecordEvents:
     return RecordEvents((events.ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
 
 
-def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
+def _in_doubt(run: RunFold) -> RecordEvents | None:
     """Return the ends of the tries of an earlier segment, whose outcome nobody knows."""
     doubtful = [task for task in run.tasks.values() if task.in_doubt]
-    ends = tuple(interrupted(run, graph, task, events.CutReason.CRASH) for task in doubtful)
+    ends = tuple(interrupted(run, task, events.CutReason.CRASH) for task in doubtful)
     return RecordEvents(ends) if ends else None
 
 
@@ -129,14 +128,14 @@ def _expired(run: RunFold, ends: Ends, now: int) -> RecordEvents | None:
     return None
 
 
-def _opened(run: RunFold, graph: Graph) -> RecordEvents | None:
+def _opened(run: RunFold) -> RecordEvents | None:
     """Return the opening of the next visit, while there is room for another node."""
-    if _used(run, graph) >= run.options.concurrency:
+    if _used(run) >= run.options.concurrency:
         return None
-    opening = next(run.marking.ready(graph), None)
+    opening = next(run.marking.ready(run.graph), None)
     if opening is None:
         return None
-    node = graph.nodes[opening.node]
+    node = run.graph.nodes[opening.node]
     visit = run.counts.get(node.id, 0) + 1
     if visit > run.options.max_visits:
         most = str(run.options.max_visits)
@@ -154,32 +153,32 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> events.NodeOpened:
     return events.NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)
 
 
-def _used(run: RunFold, graph: Graph) -> int:
+def _used(run: RunFold) -> int:
     """Return how many tasks run or are due, counting a map of which further items may begin as one."""
     busy = len([task for task in run.tasks.values() if task.phase in _BUSY])
-    return busy + len(list(_further_items(run, graph)))
+    return busy + len(list(_further_items(run)))
 
 
-def _further_items(run: RunFold, graph: Graph) -> Iterator[tuple[VisitFold, int]]:
+def _further_items(run: RunFold) -> Iterator[tuple[VisitFold, int]]:
     """Yield the maps of which further items may begin, with how many: those before them may all wait for people."""
     active = Counter([task.node for task in run.tasks.values()])
     for visit in run.maps():
-        node = graph.node(visit.node)
+        node = run.graph.node(visit.node)
         if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
             continue
         if (further := min(visit.items - visit.next_item, node.concurrency - active[visit.node])) > 0:
             yield visit, further
 
 
-def _started(run: RunFold, graph: Graph, ends: Ends, now: int) -> FlowEffect | None:
+def _started(run: RunFold, ends: Ends, now: int) -> FlowEffect | None:
     """Return what is done with the tasks that are due: first retries and streams below whose time has come."""
     for visit in run.maps():
         if is_to_be_held(run, visit):
             return RecordEvents((events.StepHeld(node=visit.node, visit=visit.visit, point="before"),))
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
-    for task in _due(run, graph, ends, now, room):
-        effect = _before(run, graph, graph.node(task.node), task)
+    for task in _due(run, ends, now, room):
+        effect = _before(run, run.graph.node(task.node), task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
         if len(starts) < room:
@@ -187,20 +186,20 @@ def _started(run: RunFold, graph: Graph, ends: Ends, now: int) -> FlowEffect | N
     return StartTasks(tuple(task.key for task in starts)) if starts else None
 
 
-def _due(run: RunFold, graph: Graph, ends: Ends, now: int, room: int) -> Iterator[Task]:
+def _due(run: RunFold, ends: Ends, now: int, room: int) -> Iterator[Task]:
     """Yield the tasks that are due. The next items of a map are alike: there are no more than there is `room` for."""
     again = [task for end, task in ends if end <= now and task.phase in _TRIED_LATER and not run.rests(task)]
     yield from sorted(again, key=_order)
     yield from sorted(run.goes_on(TaskPhase.DUE), key=_order)
-    for visit, further in _further_items(run, graph):
+    for visit, further in _further_items(run):
         for item in range(visit.next_item, visit.next_item + min(further, max(room, 1))):
             yield Task(visit.node, visit.visit, item, order=run.order)
 
 
-def _before(run: RunFold, graph: Graph, node: Node, task: Task) -> FlowEffect | None:
+def _before(run: RunFold, node: Node, task: Task) -> FlowEffect | None:
     """Return what comes before a task begins, or what it is if it does not leave the process; None to start it."""
     if task.skipped is not None:
-        return RecordEvents((_skipped(graph, node, task, task.skipped),))
+        return RecordEvents((_skipped(run, node, task, task.skipped),))
     is_first = task.item is None and task.attempt == 0
     if is_first and run.options.pauses_before(node.id) and not task.may_begin:
         return RecordEvents((events.StepHeld(node=node.id, visit=task.visit, point="before"),))
@@ -216,21 +215,21 @@ def _needs_a_person(node: Node, task: Task) -> bool:
     return isinstance(node, HumanNode)
 
 
-def _skipped(graph: Graph, node: Node, task: Task, answer: events.StepAnswered) -> events.NodeSkipped:
-    taken = enabled(graph, node)
+def _skipped(run: RunFold, node: Node, task: Task, answer: events.StepAnswered) -> events.NodeSkipped:
+    taken = enabled(run.graph, node)
     if answer.targets is not None:
-        taken = tuple(edge for edge in taken if graph.edges[edge].target in answer.targets)
+        taken = tuple(edge for edge in taken if run.graph.edges[edge].target in answer.targets)
     return events.NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
 
 
-def _until(run: RunFold, graph: Graph, waits: Ends, now: int) -> int | None:
+def _until(run: RunFold, waits: Ends, now: int) -> int | None:
     """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due.
 
     What is due already waits for room or for the end of a pause, and no time brings that about.
     """
     ends = [*(end for end, _ in waits), *deadlines(run)]
     for visit in run.open.values():
-        timeout = graph.node(visit.node).timeout
+        timeout = run.graph.node(visit.node).timeout
         if timeout is not None and (end := visit.clock.reaches(round(timeout * 1e6))) is not None:
             ends.append(end)
     return min((end for end in ends if end > now), default=None)
@@ -247,7 +246,7 @@ def deadlines(run: RunFold) -> list[int]:
     return ends
 
 
-def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
+def _waiting(run: RunFold, now: int) -> FlowEffect:
     """Return the end of the wait if something can go on, else more waiting."""
     wait = run.wait
     if run.stop_request is not None:
@@ -256,7 +255,7 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         expired = _expired(run, ends_of(run, run.tasks.values()), now)
         is_over = wait.until is None or wait.until <= now or expired is not None
         return RecordEvents((events.WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
-    if wait is None or _on(run, graph, now) is not None:
+    if wait is None or _on(run, now) is not None:
         if run.pause_request is not None:
             return _paused(run.pause_request)
         is_due = wait is not None and wait.until is not None and wait.until <= now
@@ -268,12 +267,12 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     return RestUntil(wait.kind, until)
 
 
-def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
+def _ending(run: RunFold, now: int) -> FlowEffect:
     """Return the next effect of a run that is to end: what landed well is kept, what runs is cut off."""
     for task in sorted(run.tasks.values(), key=_order):
         has_landed = task.phase is TaskPhase.LANDED or task.held == "after"
         if has_landed and task.landing is not None and failure_of(task.landing) is None:
-            return conclude(run, graph, task, now)
+            return conclude(run, task, now)
     running = run.running()
     if running:
         return _cut(run, running, now)
@@ -285,7 +284,7 @@ def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         for visit in run.open.values()
         if visit.node != failed
     )
-    return RecordEvents((*cancelled, finished(run, graph)))
+    return RecordEvents((*cancelled, finished(run)))
 
 
 def _cut(run: RunFold, running: list[Task], now: int) -> CutOff:

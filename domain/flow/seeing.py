@@ -5,7 +5,6 @@ from dataclasses import replace
 from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.merging import Branch
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
@@ -16,20 +15,20 @@ from steptrail.domain.flow.views import View, changed_apart, sources
 from steptrail.domain.json_value import JsonValue
 
 
-def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
+def seen_by(run: RunFold, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""
-    node, seen = graph.node(visit.node), seen_in(run, visit.view)
+    node, seen = run.graph.node(visit.node), seen_in(run, visit.view)
     value = None if item is None or not isinstance(node, MapNode) else seen.item_at(node.over, item)
-    successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
+    successors = tuple(run.graph.edges[edge].target for edge in enabled(run.graph, node))
     return replace(seen, item=value, index=item, successors=successors)
 
 
-def given_below(run: RunFold, graph: Graph, visit: VisitFold, item: int | None) -> JsonValue:
+def given_below(run: RunFold, visit: VisitFold, item: int | None) -> JsonValue:
     """Return what a visit, or an item of a map, gives to the stream that it runs; None for what it cannot fill in."""
-    node = working_node(graph.node(visit.node), item)
+    node = working_node(run.graph.node(visit.node), item)
     templates = [getattr(node, name) for name in TEMPLATES.get(type(node), ())]
     try:
-        return filled(templates, seen_by(run, graph, visit, item))
+        return filled(templates, seen_by(run, visit, item))
     except NodeFault:
         return None
 
@@ -40,9 +39,9 @@ def items_seen(run: RunFold, node: Node, view: View) -> int | None:
     return None if listed is None else len(listed)
 
 
-def branches_of(run: RunFold, graph: Graph, visit: VisitFold) -> tuple[Branch, ...]:
+def branches_of(run: RunFold, visit: VisitFold) -> tuple[Branch, ...]:
     """Return the branches that meet in a visit, in the order of their edges."""
-    nodes = {number: graph.edges[edge].source for edge, number in reversed(visit.inputs) if edge >= 0}
+    nodes = {number: run.graph.edges[edge].source for edge, number in reversed(visit.inputs) if edge >= 0}
     numbers = sources(visit.inputs)
     changed = changed_apart(numbers, run.views, run.ended)
     return tuple(

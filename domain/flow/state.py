@@ -8,7 +8,6 @@ from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.events import StepAnswered
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
-from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.seeing import seen_in
@@ -55,22 +54,16 @@ class FlowState(StreamState[FlowFold]):
         """The accumulator of the open execution, or of the last one; None before the first."""
         return self._fold.execution
 
-    @property
-    def graph(self) -> Graph | None:
-        """The workflow as it was recorded, ready to be walked; None before the first execution."""
-        return graph_of(self.run.started.definition) if self.run is not None else None
-
-    def at_work(self) -> tuple[RunFold, Graph]:
-        """Return the run and its graph. Raises `ValueError` before the first execution."""
-        run, graph = self.run, self.graph
-        if run is None or graph is None:
+    def at_work(self) -> RunFold:
+        """Return the accumulator of the execution. Raises `ValueError` before the first one."""
+        if self.run is None:
             raise ValueError(f"no execution of {self.flow_id} has begun")
-        return run, graph
+        return self.run
 
     @property
     def definition(self) -> FlowDefinition | None:
         """The workflow as it was recorded; None before the first execution."""
-        return self.graph.definition if self.graph is not None else None
+        return self.run.graph.definition if self.run is not None else None
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -108,13 +101,13 @@ class FlowState(StreamState[FlowFold]):
     @property
     def envelope(self) -> Envelope:
         """The outcome of all branches together: variables, messages, artifacts, and every recorded failure."""
-        run, graph = self.run, self.graph
-        if run is None or graph is None:
+        if (run := self.run) is None:
             return Envelope()
-        return replace(seen_in(run, self._last_view(run, graph)), errors=tuple(run.errors)).envelope()
+        return replace(seen_in(run, self._last_view(run)), errors=tuple(run.errors)).envelope()
 
-    def _last_view(self, run: RunFold, graph: Graph) -> View:
+    def _last_view(self, run: RunFold) -> View:
         """Join what is seen after ended and late branches, at tokens and in open visits, in the order of nodes."""
+        graph = run.graph
         places = [(graph.numbers[node], number) for number, node in (*run.ends.items(), *run.late.items())]
         places += [(graph.numbers[visit.node], number) for visit in run.open.values() for _, number in visit.inputs]
         places += [(target, number) for target, tokens in run.marking.tokens.items() for _, number in tokens]
@@ -124,9 +117,9 @@ class FlowState(StreamState[FlowFold]):
     @property
     def output(self) -> JsonValue:
         """The result of the run: the variable that the workflow names, or the output of the last node of a branch."""
-        run, graph = self.run, self.graph
-        if run is None or graph is None:
+        if (run := self.run) is None:
             return None
+        graph = run.graph
         if graph.definition.result is not None:
             return cast("JsonValue", self.envelope.get(graph.definition.result.removeprefix("vars.")))
         last = max(((graph.numbers[node], number) for number, node in run.ends.items()), default=None)

@@ -158,7 +158,7 @@ class _FlowEnded(Head):
 @_HANDLERS.of(stored.ExecutionFinished)
 def _finished(moment: _Moment, event: stored.ExecutionFinished) -> _Events:
     state = moment.state
-    run, _ = state.at_work()
+    run = state.at_work()
     ended: _FlowEnded = {
         **moment.head(),
         "status": event.status,

@@ -4,7 +4,6 @@ from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import ApprovalRequested, FlowEvent, HumanRequested
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.kinds.people import PersonsQuestion, asked
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
@@ -19,13 +18,13 @@ from steptrail.runtime.agent.unfit import unfit
 from steptrail.runtime.flow.failure_class import failure_class, faulty, never_ran
 
 
-def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas, tool: object = None) -> FlowEvent:
+def question(run: RunFold, task: Task, now: int, schemas: Schemas, tool: object = None) -> FlowEvent:
     """Return the event that asks, or the failure of a node whose question cannot be made, or not be answered.
 
     `tool` is that of the node, if it is known here: nobody is asked about arguments that do not fit it.
     """
-    outer, visit = graph.node(task.node), run.open[task.node]
-    seen, name = seen_by(run, graph, visit, task.item), effect_id(visit.execution, *task.key)
+    outer, visit = run.graph.node(task.node), run.open[task.node]
+    seen, name = seen_by(run, visit, task.item), effect_id(visit.execution, *task.key)
     # What a retry asks again is another question.
     request_id = f"{name}:r{run.retries}" if run.retries else name
     node = working_node(outer, task.item)

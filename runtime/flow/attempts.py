@@ -20,7 +20,6 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -82,16 +81,16 @@ class Attempts:
     def start(self, keys: tuple[TaskKey, ...]) -> None:
         """Record that these tries are about to be made, that they cannot be made, or that a kept result stands in."""
         for key in keys:
-            run, graph, visit = self._place(key)
-            node = working_node(graph.node(key[0]), key[2])
+            run, visit = self._place(key)
+            node = working_node(run.graph.node(key[0]), key[2])
             task = run.tasks.get(key) or Task(*key)
-            if (call := self._prepared_or_faulty(run, graph, visit, task)) is None:
+            if (call := self._prepared_or_faulty(run, visit, task)) is None:
                 continue
             now = self._journal.asked.as_of
-            if (kept := _kept(run, graph, visit, task, call, now)) is not None:
+            if (kept := _kept(run, visit, task, call, now)) is not None:
                 self._journal.record(kept)
                 continue
-            left, effect = time_left_us(run, graph, task, now), effect_id(visit.execution, *key)
+            left, effect = time_left_us(run, task, now), effect_id(visit.execution, *key)
             if self._is_late(node, task, left):
                 continue
             self._prepared[key] = call
@@ -141,28 +140,28 @@ class Attempts:
         self._journal.record(never_ran(task.key, FailureClass.TIMEOUT, _late(node, before), {}, task.attempt))
         return True
 
-    def _place(self, key: TaskKey) -> tuple[RunFold, Graph, VisitFold]:
-        run, graph = self._journal.peek().at_work()
-        return run, graph, run.open[key[0]]
+    def _place(self, key: TaskKey) -> tuple[RunFold, VisitFold]:
+        run = self._journal.peek().at_work()
+        return run, run.open[key[0]]
 
-    def _prepared_or_faulty(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall | None:
+    def _prepared_or_faulty(self, run: RunFold, visit: VisitFold, task: Task) -> NodeCall | None:
         """Return the call of a try; None for one that cannot be made, which is recorded."""
         try:
-            return self._prepare(run, graph, visit, task)
+            return self._prepare(run, visit, task)
         except NodeFault as fault:
             could_not_run(self._journal.peek().flow_id, task.node, fault.failure)
             self._journal.record(faulty(task.key, fault, task.attempt))
             return None
 
-    def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
-        outer = graph.node(task.node)
+    def _prepare(self, run: RunFold, visit: VisitFold, task: Task) -> NodeCall:
+        outer = run.graph.node(task.node)
         node = working_node(outer, task.item)
         # An item of a map spends from the budget of the map too.
         budgets, of_cost = (outer.budget, node.budget), {"limit": "max_cost_usd"}
         if run.options.prices is None and any(each is not None and each.max_cost_usd for each in budgets):
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
             raise NodeFault(FailureClass.CONFIG, why, of_cost)
-        seen = seen_by(run, graph, visit, task.item)
+        seen = seen_by(run, visit, task.item)
         if isinstance(outer, MapNode) and task.item is None:
             needed(seen, outer.over)
             raise NodeFault(FailureClass.CONFIG, f"what is at {outer.over!r} is no list", {"path": outer.over})
@@ -177,13 +176,13 @@ class Attempts:
         return call
 
     def _begin(self, key: TaskKey) -> None:
-        run, graph, visit = self._place(key)
-        outer, task, now = graph.node(key[0]), run.tasks[key], self._journal.now()
+        run, visit = self._place(key)
+        outer, task, now = run.graph.node(key[0]), run.tasks[key], self._journal.now()
         node = working_node(outer, key[2])
-        call = self._prepared.pop(key, None) or self._prepared_or_faulty(run, graph, visit, task)
+        call = self._prepared.pop(key, None) or self._prepared_or_faulty(run, visit, task)
         if call is None:
             return
-        left = time_left_us(run, graph, task, now)
+        left = time_left_us(run, task, now)
         if self._is_late(node, task, left):
             return
         timeout = None if left is None else max(0.0, left / 1e6)
@@ -207,11 +206,11 @@ class Attempts:
         )
         made = Try(
             context=context,
-            seen=seen_by(run, graph, visit, key[2]),
+            seen=seen_by(run, visit, key[2]),
             timeout=timeout,
             now=self._journal.now,
             tried=run.tries_of.get(key[0], 0),
-            child=self._child(state, run, graph, task),
+            child=self._child(state, run, task),
             writer=shown.writer,
         )
         began = _Began(
@@ -235,7 +234,7 @@ class Attempts:
             drops_late=call.patience is not None,
         )
 
-    def _child(self, state: FlowState, run: RunFold, graph: Graph, task: Task) -> ChildPlace:
+    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace:
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
@@ -244,7 +243,7 @@ class Attempts:
         )
         retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
         place = self._child_of(parent.under(state.parent))
-        return place._replace(retry_key=retry_key, lent=lent_to(run, graph, task))
+        return place._replace(retry_key=retry_key, lent=lent_to(run, task))
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")
@@ -312,28 +311,26 @@ class Attempts:
 
     def _within_budget(self, key: TaskKey, outcome: Succeeded) -> Succeeded | Failed:
         """Return the outcome; for an item of a map that used more than its budget, that it has failed."""
-        run, graph, _ = self._place(key)
-        passed = over_item_budget(run, graph, run.tasks[key], outcome.usage)
+        run, _ = self._place(key)
+        passed = over_item_budget(run, run.tasks[key], outcome.usage)
         if passed is None:
             return outcome
         error = fault_info(NodeFault(passed.failure, passed.message))
         return Failed(failure=passed.failure, error=error, details=passed.details, usage=outcome.usage)
 
     def _interrupted(self, key: TaskKey, reason: CutReason, seconds: float) -> FlowEvent:
-        run, graph, _ = self._place(key)
-        return interrupted(run, graph, run.tasks[key], reason, seconds=seconds)
+        run, _ = self._place(key)
+        return interrupted(run, run.tasks[key], reason, seconds=seconds)
 
 
-def _kept(
-    run: RunFold, graph: Graph, visit: VisitFold, task: Task, call: NodeCall, now: int
-) -> NodeAttemptCompleted | None:
+def _kept(run: RunFold, visit: VisitFold, task: Task, call: NodeCall, now: int) -> NodeAttemptCompleted | None:
     """Return the end of a task for which a result is kept; None for none.
 
     One that was tried already, or whose arguments a person made, takes none.
     """
     if task.attempt or task.arguments is not None or call.effect not in CACHEABLE:
         return None
-    kept = kept_result(run, graph, visit, task.item, now)
+    kept = kept_result(run, visit, task.item, now)
     if kept is None:
         return None
     tried = of_try(task.key, 0)

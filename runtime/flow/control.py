@@ -227,8 +227,7 @@ class FlowControl:
     async def _answer(self, command: AnswerQuestion) -> FlowState:
         state = (await self.stream.existing()).committed
         if command.key is None or command.key not in state.fold.keys:
-            graph, asked = state.graph, open_question(state, command.to)
-            node = graph.node(asked.node) if graph is not None else None
+            node = state.at_work().graph.node(open_question(state, command.to).node)
             given = PersonsAnswer(
                 choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
             )
@@ -244,10 +243,10 @@ class FlowControl:
 
 def lacks_code_for(state: FlowState, flow: BuiltWorkflow) -> str | None:
     """Return why this version of a workflow cannot do what a run of another may still come to; None where it can."""
-    run, graph = state.run, state.graph
-    if run is None or graph is None or run.started.digest == flow.digest:
+    run = state.run
+    if run is None or run.started.digest == flow.digest:
         return None
-    if not (gone := lacking(run, graph, flow.definition, flow.functions)):
+    if not (gone := lacking(run, flow.definition, flow.functions)):
         return None
     return (
         f"it was begun with another version of {flow.name!r}, and this one lacks what its node {gone[0]!r} calls: "

@@ -5,7 +5,6 @@ from asyncio import CancelledError
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired, NodeEvaluated
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.evaluation import evaluate
 from steptrail.domain.flow.kinds.merging import merge
 from steptrail.domain.flow.kinds.people import PersonsAnswer, answered, expired
@@ -31,20 +30,20 @@ def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow | None, means:
 
     A person's answer needs no code, and so no workflow.
     """
-    run, graph = state.at_work()
+    run = state.at_work()
     with logged_at(LogPlace(state.flow_id, run.id, node=key[0], visit=key[1])):
-        return _evaluated(state.flow_id, run, graph, run.tasks[key], flow, means, now)
+        return _evaluated(state.flow_id, run, run.tasks[key], flow, means, now)
 
 
 def _evaluated(
-    name: str, run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow | None, means: FlowMeans, now: int
+    name: str, run: RunFold, task: Task, flow: BuiltWorkflow | None, means: FlowMeans, now: int
 ) -> FlowEvent:
-    node = graph.node(task.node)
+    node = run.graph.node(task.node)
     brought = means.of_nodes
     if flow is not None:
         brought = brought._replace(functions=functions_of(node, flow.functions.get(node.id, {})))
     try:
-        result = _result(run, graph, node, task, brought)
+        result = _result(run, node, task, brought)
     except NodeFault as fault:
         could_not_run(name, node.id, fault.failure)
         return faulty(task.key, fault)
@@ -58,12 +57,12 @@ def _evaluated(
     return NodeEvaluated(node=task.node, visit=task.visit, **result._asdict())
 
 
-def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: NodeMeans) -> Evaluated:
+def _result(run: RunFold, node: Node, task: Task, means: NodeMeans) -> Evaluated:
     visit = run.open[task.node]
     if isinstance(node, MergeNode):
-        return merge(node, branches_of(run, graph, visit), seen_by(run, graph, visit), means)
+        return merge(node, branches_of(run, visit), seen_by(run, visit), means)
     if not isinstance(node, HumanNode):
-        return evaluate(node, seen_by(run, graph, visit), means)
+        return evaluate(node, seen_by(run, visit), means)
     match task.landing:
         case HumanAnswered(choice=choice, approved=approved, data=data, notes=notes, by=by):
             answer = PersonsAnswer(choice=choice, approved=approved, data=data, notes=notes, by=by)

@@ -95,11 +95,11 @@ class FlowRunner:
                 self._schedule(key)
             case effects.Ask(key=key):
                 state = journal.asked
-                run, graph = state.at_work()
+                run = state.at_work()
                 task = run.tasks.get(key) or Task(*key)
                 tool = self._flow.code.get(task.node) if self._flow is not None else None
                 now = state.as_of + journal.behind()
-                journal.conclude(question(run, graph, task, now, self._means.schemas, tool))
+                journal.conclude(question(run, task, now, self._means.schemas, tool))
             case effects.Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case effects.StartTasks(keys=keys) if attempts is not None:
@@ -152,7 +152,7 @@ class FlowRunner:
         now = asyncio.get_running_loop().time()
         if self._grace is None or self._grace[0] != due.until:
             # Who asked for the stop may have a clock that is ahead.
-            most, left = self._journal.asked.at_work()[0].options.stop_grace, (due.until - self._journal.now()) / 1e6
+            most, left = self._journal.asked.at_work().options.stop_grace, (due.until - self._journal.now()) / 1e6
             self._grace = due.until, now + max(0.0, min(left, most))
         left = max(0.0, self._grace[1] - now) if due.others else 0.0
         if not left:
@@ -161,8 +161,8 @@ class FlowRunner:
 
     def _schedule(self, key: TaskKey) -> None:
         state = self._journal.asked
-        run, graph = state.at_work()
-        task, node = run.tasks[key], working_node(graph.node(key[0]), key[2])
+        run = state.at_work()
+        task, node = run.tasks[key], working_node(run.graph.node(key[0]), key[2])
         asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
         draw = self._env.draw()
         delay = node.retry.delay(max(1, task.failures), draw, asked)

@@ -70,8 +70,8 @@ async def test_an_item_is_found_by_the_same_calls_however_many_messages_a_map_go
             records = await trail.flow("f").events()
         assert result.output == ["user"] * count
         begun = next(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptStarted))
-        run, graph = FLOW.evolve_all(FLOW.initial("flow:f"), records[: begun + 1]).at_work()
-        called.append(calls_of(partial(seen_by, run, graph, run.open["m"], 3))[1])
+        run = FLOW.evolve_all(FLOW.initial("flow:f"), records[: begun + 1]).at_work()
+        called.append(calls_of(partial(seen_by, run, run.open["m"], 3))[1])
     assert called[0] == called[1]
 
 

@@ -174,7 +174,7 @@ class FlowLife:
 
     def perform(self, effect: FlowEffect) -> None:
         """Give an effect a legal outcome."""
-        run, graph = self.state.at(self.now).at_work()
+        run = self.state.at(self.now).at_work()
         match effect:
             case RecordEvents(events=events):
                 assert events, "an effect that does nothing is due again for ever"
@@ -182,7 +182,7 @@ class FlowLife:
             case ScheduleNodeRetry(key=key):
                 self.schedule(run.tasks[key], self.draw(st.sampled_from([0.0, 0.5])))
             case Ask(key=key):
-                self.record(question(run, graph, run.tasks.get(key) or Task(*key), self.now, WITHOUT.schemas))
+                self.record(question(run, run.tasks.get(key) or Task(*key), self.now, WITHOUT.schemas))
             case Evaluate(key=key):
                 self.record(evaluated(self.state, key, None, WITHOUT, self.now))
             case StartTasks(keys=keys):
@@ -204,7 +204,7 @@ class FlowLife:
                     self.wait(until)
 
     def schedule(self, task: Task, draw: float) -> None:
-        _, graph = self.state.at_work()
+        graph = self.state.at_work().graph
         node = working_node(graph.node(task.node), task.item)
         asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
         delay = node.retry.delay(max(1, task.failures), draw, asked)
@@ -220,8 +220,8 @@ class FlowLife:
 
     def start(self, key: TaskKey) -> None:
         """Record that a try is about to be made, that it cannot be made, or that a kept result stands in."""
-        run, graph = self.state.at_work()
-        outer, visit, task = graph.node(key[0]), run.open[key[0]], run.tasks.get(key) or Task(*key)
+        run = self.state.at_work()
+        outer, visit, task = run.graph.node(key[0]), run.open[key[0]], run.tasks.get(key) or Task(*key)
         node = working_node(outer, key[2])
         has_no_list = isinstance(outer, MapNode) and key[2] is None
         if has_no_list or self.draw(st.sampled_from([False] * 19 + [True])):
@@ -229,7 +229,7 @@ class FlowLife:
             return
         effect = effect_of(node)
         if not task.attempt and effect in CACHEABLE:
-            kept = kept_result(run, graph, visit, key[2], self.now)
+            kept = kept_result(run, visit, key[2], self.now)
             if kept is not None:
                 self.record(
                     NodeAttemptCompleted(
@@ -237,7 +237,7 @@ class FlowLife:
                     )
                 )
                 return
-        left, name = time_left_us(run, graph, task, self.now), effect_id(visit.execution, *key)
+        left, name = time_left_us(run, task, self.now), effect_id(visit.execution, *key)
         self.record(
             NodeAttemptStarted(
                 **of_try(key, task.attempt + 1),
@@ -260,20 +260,20 @@ class FlowLife:
             self.end(key)
 
     def end(self, key: TaskKey, cut: CutReason | None = None) -> None:
-        run, graph = self.state.at_work()
+        run = self.state.at_work()
         task = run.tasks[key]
         assert task.phase is TaskPhase.RUNNING
-        end = cut or self.draw(tried(graph, task, self.now))
+        end = cut or self.draw(tried(run.graph, task, self.now))
         if isinstance(end, NodeAttemptSuspended):
             if self.delays == 0:
                 end = NodeAttemptCompleted(**of_try(key, task.attempt), output=[1], duration_seconds=0.0)
             else:
                 self.delays -= 1
                 effect = run.open[key[0]].effects[task.place]
-                kind = stream_kind(working_node(graph.node(key[0]), key[2]))
+                kind = stream_kind(working_node(run.graph.node(key[0]), key[2]))
                 end = structs.replace(end, stream=f"{kind}:{session_for_call(effect)}")
         self.flying.discard(key)
-        self.record(interrupted(run, graph, task, end) if isinstance(end, CutReason) else end)
+        self.record(interrupted(run, task, end) if isinstance(end, CutReason) else end)
 
     def cut_off(self, due: CutOff) -> None:
         assert due.now or due.others, "an effect that does nothing is due again for ever"
@@ -288,7 +288,7 @@ class FlowLife:
 
     def wait(self, until: int | None) -> None:
         """Sit the wait out, or let the process end and come back later; people answer what they are asked."""
-        run, _ = self.state.at_work()
+        run = self.state.at_work()
         if until is not None and (stays_for(run, until, self.now) or self.draw(st.booleans())):
             self.now = max(self.now, until)
             return
@@ -304,13 +304,13 @@ class FlowLife:
 
     def answer_one(self) -> bool:
         """Let a person say something to one of the stored questions that are open; False when there is none."""
-        run, graph = self.stored.at_work()
+        run = self.stored.at_work()
         asked = [task for task in self.stored.tasks if task.phase in {TaskPhase.ASKED, TaskPhase.PARKED}]
         due = [task for task in asked if (waiting_until(run, task) or self.now + 1) > self.now]
         if not due:
             return False
         task = self.draw(st.sampled_from(due))
-        node = working_node(graph.node(task.node), task.item)
+        node = working_node(run.graph.node(task.node), task.item)
         answers: list[FlowCommand]
         if task.phase is TaskPhase.PARKED:
             again = SettleNode(effect_id=task.effect_id, by="ana", verdict="rerun")
