@@ -23,7 +23,7 @@ from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
-from steptrail.domain.flow.kinds.seen import needed
+from steptrail.domain.flow.kinds.seen import needed_list
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.lending import lent_to
 from steptrail.domain.flow.nodes import FunctionNode, MapNode, Node
@@ -163,8 +163,7 @@ class Attempts:
             raise NodeFault(FailureClass.CONFIG, why, of_cost)
         seen = seen_by(run, visit, task.item)
         if isinstance(outer, MapNode) and task.item is None:
-            needed(seen, outer.over)
-            raise NodeFault(FailureClass.CONFIG, f"what is at {outer.over!r} is no list", {"path": outer.over})
+            needed_list(seen, outer.over)  # it is none, as its visit was opened without the number of its items
         if isinstance(node, FunctionNode):
             # As of a tool, what the code declares that is brought now holds for new tries.
             node = structs.replace(node, effect=self._effects.get(outer.id, node.effect))

@@ -79,13 +79,15 @@ def broken(envelope: Envelope) -> bool:
     "written",
     [
         Workflow("t").gate("d", when=broken),
+        Workflow("t").guardian("d", [Check("expr", when=broken)]),
+        Workflow("t").filter("d", "expression", over="listed", expression=lambda _: bool(next(iter([])))),
         Workflow("t").conditional("d", [Case(broken, to="n")]).noop("n").chain("d", "n"),
         Workflow("t").rule_router("d", [Rule(broken, to="n")]).noop("n").edge("d", "n"),
     ],
 )
 async def test_what_a_function_that_decides_raises_is_the_failure_of_its_node(written: Workflow) -> None:
     async with trail_of() as trail:
-        result = await trail.run(written.build(), vars={"none": []})
+        result = await trail.run(written.build(), vars={"none": [], "listed": [1]})
     assert result.error is not None
     assert result.error.failure is FailureClass.ERROR
     assert "d: StopIteration (" in str(result.error)

@@ -472,12 +472,17 @@ async def test_what_runs_below_a_map_that_has_failed_is_stopped_while_the_run_go
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [({}, "there is nothing at 'items': 'vars' has nothing"), ({"items": {"a": 1}}, "what is at 'items' is no list")],
+    ("given", "failure", "said"),
+    [
+        ({}, "config", "there is nothing at 'items': 'vars' has nothing"),
+        ({"items": {"a": 1}}, "validation", "at 'items' stands no list, but a value of the type dict"),
+    ],
 )
-async def test_a_map_without_a_list_says_what_is_there(given: dict[str, Any], said: str) -> None:
-    flow = mapped([])
-    async with trail_of() as trail:
-        result = await trail.run(flow, vars=given, session="f")
-    assert result.error is not None
-    assert (result.error.failure, result.error.message) == ("config", said)
+async def test_a_map_without_a_list_fails_as_a_filter_does_and_says_what_is_there(
+    given: dict[str, Any], failure: str, said: str
+) -> None:
+    for flow in (mapped([]), Workflow("t").filter("m", "dedupe", over="items").build()):
+        async with trail_of() as trail:
+            result = await trail.run(flow, vars=given, session="f")
+        assert result.error is not None
+        assert (result.error.failure, result.error.message) == (failure, said)

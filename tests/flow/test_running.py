@@ -165,7 +165,7 @@ async def test_a_map_keeps_the_order_of_its_list_and_says_which_items_failed(on_
 
 
 @pytest.mark.parametrize("listed", [None, "text", {"a": 1}])
-async def test_a_map_over_what_is_no_list_is_a_failure_of_the_class_config(listed: object) -> None:
+async def test_a_map_over_what_is_no_list_is_a_failure_of_the_class_validation(listed: object) -> None:
     flow = (
         Workflow("t")
         .function("names", lambda _: listed, output="names")
@@ -176,7 +176,7 @@ async def test_a_map_over_what_is_no_list_is_a_failure_of_the_class_config(liste
     async with trail_of() as trail:
         result = await trail.run(flow)
     assert result.error is not None
-    assert result.error.failure is FailureClass.CONFIG
+    assert result.error.failure is FailureClass.VALIDATION
 
 
 async def test_a_map_over_an_empty_list_is_an_empty_list() -> None:

@@ -1,16 +1,15 @@
 """The kind `filter`: keeps some items of a list, in their order, or the highest of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
 from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.kinds.conditions import holds
-from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
-from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
+from steptrail.domain.flow.kinds.port import NodeMeans
+from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed_list
 from steptrail.domain.flow.kinds.values import has_type, identity, number_in, text_of
 from steptrail.domain.flow.nodes import Expression, FilterNode
-from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
 _Items = list[JsonValue]
@@ -22,39 +21,38 @@ def filtered(node: FilterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     What its operation needs is there: a node without it is not made. An item without a usable value at `by` is never
     kept by `top_n`, `threshold`, `type` and `match`, and always by `dedupe` and `exclude`.
     """
-    items = needed(seen, node.over)
-    if not isinstance(items, list):
-        kind = "null" if items is None else type(items).__name__
-        raise NodeFault(FailureClass.VALIDATION, f"at {node.over!r} stands no list, but a value of the type {kind}")
+    items = needed_list(seen, node.over)
     kept = [items[place] for place in _kept(node, items, seen, means)]
     return Evaluated(output=kept, detail={"kept": len(kept), "of": len(items)})
 
 
-def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iterator[int]:
-    """Yield the places of the items that are kept."""
+def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iterable[int]:
+    """Return the places of the items that are kept. It is no generator, which would rename a `StopIteration`."""
     match node.operation:
         case "top_n":
-            yield from _highest(node, items)
+            return _highest(node, items)
         case "threshold":
-            yield from _between(node, items)
+            return _between(node, items)
         case "dedupe":
-            yield from _first_of_equals(node, items)
+            return _first_of_equals(node, items)
         case "type":
             types = cast("list[str]", node.settings["types"])
-            yield from (
+            return [
                 place
                 for place, item in enumerate(items)
                 if (at := _at(node, item))[0] and any(has_type(at[1], name) for name in types)
-            )
+            ]
         case "match":
-            yield from (place for place, item in enumerate(items) if _fits(node, item, means))
+            return [place for place, item in enumerate(items) if _fits(node, item, means)]
         case "exclude":
-            yield from (place for place, item in enumerate(items) if not _fits(node, item, means))
+            return [place for place, item in enumerate(items) if not _fits(node, item, means)]
         case "expression":
             expression = cast("Expression", node.expression)
-            for place, item in enumerate(items):
-                if holds(expression, replace(seen, item=item, index=place), means, item):
-                    yield place
+            return [
+                place
+                for place, item in enumerate(items)
+                if holds(expression, replace(seen, item=item, index=place), means, item)
+            ]
 
 
 def _highest(node: FilterNode, items: _Items) -> list[int]:

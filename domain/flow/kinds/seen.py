@@ -110,6 +110,16 @@ def needed(seen: Seen, path: str) -> JsonValue:
     return value
 
 
+def needed_list(seen: Seen, path: str) -> list[JsonValue]:
+    """Return the list at a path. Raises `NodeFault`: `config` for no value, `validation` for one that is no list."""
+    value = needed(seen, path)
+    if not isinstance(value, list):
+        kind = "null" if value is None else type(value).__name__
+        why = f"at {path!r} stands no list, but a value of the type {kind}"
+        raise NodeFault(FailureClass.VALIDATION, why, {"path": path})
+    return value
+
+
 def _what_is_there(seen: Seen, path: str) -> str:
     """Return in words what the nearest value above a path holds, such as `'doc' has 'title', 'text'`."""
     above = path.rpartition(".")[0]
