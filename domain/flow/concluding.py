@@ -1,6 +1,7 @@
 """Draws the conclusion from what has landed: a further try, the end of the visit, or the end of the run."""
 
 from decimal import Decimal
+from typing import NamedTuple
 
 from steptrail.domain.flow import events, nodes
 from steptrail.domain.flow.definition import EdgeWhen
@@ -80,19 +81,19 @@ def conclude(run: RunFold, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
     if isinstance(task.landing, events.HumanAnswered | events.HumanExpired):
         return Evaluate(task.key)
-    node, visit = run.graph.node(task.node), run.open[task.node]
+    node = run.graph.node(task.node)
     tried = working_node(node, task.item)
     limit: tuple[events.LimitReached, ...] = ()
     failed = failure_of(task.landing) if task.landing is not None else None
     if failed is None or _is_tried_again(tried, task, failed):
-        beyond, limit = _over_budget(run, visit, task)
-        if beyond is None and failed is not None:
+        if (over := over_budget(run, task)) is not None:
+            failed, limit = over
+        elif failed is not None:
             left = time_left_us(run, task, now)
             delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
             if left is None or delay * 1e6 < left:
                 return ScheduleNodeRetry(task.key)
-            beyond = failed._replace(failure=FailureClass.TIMEOUT)
-        failed = beyond
+            failed = failed._replace(failure=FailureClass.TIMEOUT)
     if task.may_end or task.held == "after":
         limit = ()  # it was recorded when the visit was held
     if run.ended_by is None and run.options.pauses_after(node.id) and not task.may_end and task.item is None:
@@ -111,40 +112,29 @@ def _is_tried_again(node: nodes.Node, task: Task, failed: Failure) -> bool:
     return used < node.retry.max_attempts
 
 
-def _over_budget(run: RunFold, visit: VisitFold, task: Task) -> tuple[Failure | None, tuple[events.LimitReached, ...]]:
-    """Return the failure of a visit that is over its budget with all its tries, and its limit; of an item the first."""
-    if task.item is not None:
-        return over_item_budget(run, task), ()
-    passed = _passed(run, run.graph.node(task.node).budget, BilledUsage.of(visit.usage, visit.model_usage))
-    if passed is None:
-        return None, ()
-    name, most, used = passed
-    limit = events.LimitReached(limit=name, scope="node", node=task.node, visit=task.visit, at_most=most, actual=used)
-    return _beyond(passed, task.attempt), (limit,)
+class OverBudget(NamedTuple):
+    """The failure of what is over its budget, and for the log its limit; an item of a map has none there."""
+
+    failed: Failure
+    limit: tuple[events.LimitReached, ...]
 
 
-def over_item_budget(run: RunFold, task: Task, bill: BilledUsage | None = None) -> Failure | None:
-    """Return the failure of an item of a map that is over its budget; None for none, and for what is no item.
+def over_budget(run: RunFold, task: Task, bill: BilledUsage | None = None) -> OverBudget | None:
+    """Return the failure of a visit, or of an item of a map, that is over its budget with all its tries; None for none.
 
     `bill` is that of its last try, as long as it is not counted.
     """
-    budget, fresh = working_node(run.graph.node(task.node), task.item).budget, bill or BilledUsage()
-    if task.runs_a_stream and task.billed is not None:
-        fresh = fresh.beyond(task.billed)
-    passed = None if task.item is None else _passed(run, budget, fresh.after(task.spent))
-    return None if passed is None else _beyond(passed, task.attempt)
-
-
-def _passed(run: RunFold, budget: Budget | None, bill: BilledUsage) -> tuple[events.FlowLimit, str, str] | None:
-    prices = run.options.prices
-    cost = None if prices is None else prices.cost(bill.models, billed=bill)
-    return breach(budget, bill, cost, run.options.unpriced)
-
-
-def _beyond(passed: tuple[events.FlowLimit, str, str], attempt: int) -> Failure:
+    budget, visit = working_node(run.graph.node(task.node), task.item).budget, run.open[task.node]
+    fresh = BilledUsage() if bill is None else visit.uncounted(bill, task.place)
+    spent, prices = fresh.after(visit.spent.get(task.place)), run.options.prices
+    cost = None if prices is None else prices.cost(spent.models, billed=spent)
+    if (passed := breach(budget, spent, cost, run.options.unpriced)) is None:
+        return None
     name, most, used = passed
     details: dict[str, JsonValue] = {"limit": name, "at_most": most, "actual": used}
-    return Failure(FailureClass.BUDGET, f"it used {used}, and {name} is {most}", attempt, details=details)
+    failed = Failure(FailureClass.BUDGET, f"it used {used}, and {name} is {most}", task.attempt, details=details)
+    limit = events.LimitReached(limit=name, scope="node", node=task.node, visit=task.visit, at_most=most, actual=used)
+    return OverBudget(failed, () if task.item is not None else (limit,))
 
 
 def _completed(run: RunFold, node: nodes.Node, task: Task) -> events.NodeCompleted:
@@ -165,8 +155,10 @@ def conclude_map(run: RunFold, visit: VisitFold, now: int) -> FlowEffect | None:
     if visit.items is None or run.held(visit) or is_to_be_held(run, visit):
         return None
     node, task = run.graph.node(visit.node), Task(visit.node, visit.visit, attempt=1)
-    failed, limit = _over_budget(run, visit, task)
-    if failed is None:
+    limit: tuple[events.LimitReached, ...] = ()
+    if (over := over_budget(run, task)) is not None:
+        failed, limit = over
+    else:
         if visit.ended_items == visit.items:
             return _held_after(run, visit) or RecordEvents((_completed_map(run, visit),))
         if node.timeout is None or visit.clock.us(now) < round(node.timeout * 1e6):

@@ -22,7 +22,7 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.fold import ExecutionBase, FoldBase
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.stopwatch import Stopwatch
-from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
+from steptrail.domain.usage import BilledUsage, billed_together
 
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
 """The event or the request that brings a run to its end before its work is done."""
@@ -42,7 +42,8 @@ class VisitFold(Struct):
     `execution` is the id of the execution that opened it, and `number` its place among all visits. `view` is what it
     sees, and `tried_before` how many tries of its node had ended when it opened. `items` is the length of the list of a
     map, `next_item` the first item that was not begun, `ended_items` how many have ended, and `results` are theirs.
-    `errors` are the recorded failures of items.
+    `errors` are the recorded failures of items. `spent` is what all tries have used, before a retry of the run too: of
+    the whole visit under `THE_VISIT`, and of each item that has not ended.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
     `changed` is what a person has changed before it began, which the visits after it see too. `streams` are those that
     its nodes have begun, `effects` the ids under which the newest were, by item, and `bills` what was told of these;
@@ -71,12 +72,16 @@ class VisitFold(Struct):
     bills: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])
     acted: Layers[int, bool] = field(default_factory=Layers[int, bool])
     edited: frozenset[int] = frozenset()
+    spent: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])
     errors: tuple[NodeError, ...] = ()
-    usage: Usage = Usage()
-    model_usage: tuple[ModelUsage, ...] = ()
     clock: Stopwatch = Stopwatch()
     may_begin: bool = False
     may_end: bool = False
+
+    def uncounted(self, bill: BilledUsage, place: int) -> BilledUsage:
+        """Return what of a bill is not counted yet: that of a stream below grows from try to try."""
+        counted = self.bills.get(place)
+        return bill if counted is None else bill.beyond(counted)
 
 
 class RunFold(ExecutionBase, kw_only=True):
@@ -177,16 +182,9 @@ class RunFold(ExecutionBase, kw_only=True):
             visit.acted = visit.acted.updated({place: True} if acted else {}, () if acted else (place,))
             self.acted = self.acted | {visit.node} if visit.acted else self.acted - {visit.node}
 
-    def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> BilledUsage:
-        """Add a bill to the run and to a visit, less what was `counted` of it before; return what was added."""
-        if bill is None:
-            return BilledUsage()
-        fresh = bill if counted is None else bill.beyond(counted)
-        self.usage, self.model_usage = self.usage + fresh, billed_together(self.model_usage, fresh.models)
-        if visit is not None:
-            visit.usage = visit.usage + fresh
-            visit.model_usage = billed_together(visit.model_usage, fresh.models)
-        return fresh
+    def charge(self, bill: BilledUsage) -> None:
+        """Add a bill to that of the run."""
+        self.usage, self.model_usage = self.usage + bill, billed_together(self.model_usage, bill.models)
 
     @property
     def cost(self) -> Cost | None:

@@ -139,7 +139,7 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
     run.errors = run.errors.appended(event.error)
     if event.item is not None:
         visit.errors = (*visit.errors, event.error)
-        visit.results = visit.results.set(event.item, None)
+        visit.results, visit.spent = visit.results.set(event.item, None), visit.spent.updated({}, (event.item,))
         visit.ended_items += 1
         task = run.tasks.pop((event.node, event.visit, event.item), None)
         if task is not None and task.stream is not None and event.error.failure is not FailureClass.CHILD:

@@ -155,7 +155,7 @@ def _flow_retried(fold: FlowFold, event: stored.FlowRetried, at: int) -> None:
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
             task = Task(visit.node, visit.visit, item, order=run.next_order())
-            task.begun_under, task.billed = visit.effects.get(task.place), visit.bills.get(task.place)
+            task.begun_under = visit.effects.get(task.place)
             if item in visit.unknown:
                 # Its newest try is asked about, under the id that it had.
                 task.phase, task.effect, task.attempt = TaskPhase.PARKED, ToolEffect.UNSAFE, 1

@@ -11,7 +11,7 @@ from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.said import said_to
 from steptrail.domain.flow.seeing import given_below, items_seen
-from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.task import THE_VISIT, Task, TaskPhase
 from steptrail.domain.flow.views import Delta, together
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
@@ -59,15 +59,14 @@ def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
 
 
 def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
-    # The bill of a stream below grows from event to event; that of anything else stands alone.
-    visit = run.open.get(task.node)
-    fresh = run.charge(visit, bill, task.billed if task.runs_a_stream else None)
-    if task.item is not None and (fresh.total or fresh.models):
-        task.spent = fresh.after(task.spent)
-    if task.runs_a_stream and bill is not None:
-        task.billed = bill
-        if visit is not None:
-            visit.bills = visit.bills.set(task.place, bill)
+    if (visit := run.open.get(task.node)) is None or bill is None:
+        return
+    fresh = visit.uncounted(bill, task.place)
+    run.charge(fresh)
+    if fresh.total or fresh.models:
+        visit.spent = visit.spent.updated({at: fresh.after(visit.spent.get(at)) for at in (THE_VISIT, task.place)})
+    if task.runs_a_stream:
+        visit.bills = visit.bills.set(task.place, bill)
 
 
 def _move(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> None:
@@ -127,11 +126,10 @@ def _completed(fold: FlowFold, event: stored.NodeAttemptCompleted, at: int) -> N
 @TASK_HANDLERS.of(stored.NodeAttemptFailed)
 def _failed(fold: FlowFold, event: stored.NodeAttemptFailed, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
-        # Another try of it begins another stream, with a bill of its own.
         run, task = ended
         if task.effect is ToolEffect.UNSAFE:
             run.note_acted(run.open.get(task.node), task.place, False)
-        task.failures, task.billed = task.failures + (event.attempt > 0), None
+        task.failures += event.attempt > 0
 
 
 def _ended(
@@ -152,7 +150,7 @@ def _end_item(run: RunFold, task: Task, event: stored.NodeAttemptCompleted, at: 
     """Keep the result of an item of a map. The visit ends when all items have."""
     visit = run.open.get(task.node)
     if visit is not None and event.item is not None:
-        visit.results = visit.results.set(event.item, event.output)
+        visit.results, visit.spent = visit.results.set(event.item, event.output), visit.spent.updated({}, (event.item,))
         visit.ended_items += 1
         keep(run, visit, task, at)
     del run.tasks[task.key]
@@ -206,8 +204,8 @@ def _retry_scheduled(fold: FlowFold, event: stored.NodeRetryScheduled, at: int) 
 
 @TASK_HANDLERS.of(stored.NodeAttemptSettledLate)
 def _settled_late(fold: FlowFold, event: stored.NodeAttemptSettledLate, at: int) -> None:
-    if fold.execution is not None:
-        fold.execution.charge(None, event.usage, None)
+    if fold.execution is not None and event.usage is not None:
+        fold.execution.charge(event.usage)
 
 
 @TASK_HANDLERS.of(stored.NodeEvaluated)
@@ -267,7 +265,7 @@ def _approval_granted(fold: FlowFold, event: stored.ApprovalGranted, at: int) ->
         task.arguments = event.arguments
         visit = run.open.get(task.node)
         if event.arguments is not None or (visit is not None and task.place in visit.edited):
-            task.begun_under = task.billed = None  # a stream that was begun with others is not gone on with
+            task.begun_under = None  # a stream that was begun with others is not gone on with
         _answer(run, task, event)
 
 
@@ -356,7 +354,7 @@ def _change(run: RunFold, visit: VisitFold, event: stored.StepAnswered) -> None:
     visit.view, visit.changed = visit.view.with_changes(changes), together((visit.changed, changes))
     for task, given in zip(below, before, strict=True):
         if given_below(run, visit, task.item) != given:
-            task.begun_under = task.billed = None
+            task.begun_under = None
 
 
 def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: stored.StepAnswered) -> None:

@@ -15,7 +15,7 @@ from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, UnpricedInFlow
-from steptrail.domain.flow.task import Task
+from steptrail.domain.flow.task import THE_VISIT, Task
 from steptrail.domain.prices import PriceTable, usd_left
 from steptrail.domain.usage import BilledUsage
 
@@ -71,15 +71,15 @@ class Lent(NamedTuple):
 
 def lent_to(run: RunFold, task: Task) -> Lent | None:
     """Return what the stream of a task may use, with what it has used so far; None for no limit."""
-    node, visit, prices = run.graph.node(task.node), run.open.get(task.node), run.options.prices
-    own = task.billed or BilledUsage()
+    node, visit, prices = run.graph.node(task.node), run.open[task.node], run.options.prices
+    own = visit.bills.get(task.place, BilledUsage())
     known: list[tuple[Budget, BilledUsage]] = []
     if run.options.budget is not None:
         known.append((run.options.budget, BilledUsage.of(run.usage, run.model_usage).beyond(own)))
-    if visit is not None and node.budget is not None:
-        known.append((node.budget, BilledUsage.of(visit.usage, visit.model_usage).beyond(own)))
+    if node.budget is not None:
+        known.append((node.budget, visit.spent.get(THE_VISIT, BilledUsage()).beyond(own)))
     if task.item is not None and (of_an_item := working_node(node, task.item).budget) is not None:
-        known.append((of_an_item, (task.spent or BilledUsage()).beyond(own)))
+        known.append((of_an_item, visit.spent.get(task.item, BilledUsage()).beyond(own)))
     if not known:
         return None
 

@@ -13,7 +13,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
-from steptrail.domain.usage import BilledUsage
 
 THE_VISIT = -1
 """In place of the index of an item: the visit itself."""
@@ -77,10 +76,9 @@ class Task(Struct):
     timeout is used. `back_to` is the phase that a question interrupted, `asked_at` the instant of the newest question
     or wait, `asked_at_version` the version of its event, and `answered_at` the instant of the answer.
     `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
-    person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
-    the part of the bill of a stream below that is counted already. `begun_under` is the id under which the newest
-    stream below was begun before the run was retried; None when there was no such stream, or no such retry. `spent` is
-    what all tries of an item of a map have used.
+    person who has it skipped. `arguments` are those that a person made of the arguments that were approved.
+    `begun_under` is the id under which the newest stream below was begun before the run was retried; None when there
+    was no such stream, or no such retry.
     """
 
     node: str
@@ -111,9 +109,7 @@ class Task(Struct):
     asked_at: int = 0
     asked_at_version: int = 0
     answered_at: int = 0
-    billed: BilledUsage | None = None
     begun_under: str | None = None
-    spent: BilledUsage | None = None
 
     @property
     def key(self) -> TaskKey:

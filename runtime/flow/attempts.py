@@ -8,7 +8,7 @@ from msgspec import structs
 from steptrail.domain.copies import own
 from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.concluding import over_item_budget, time_left_us
+from steptrail.domain.flow.concluding import over_budget, time_left_us
 from steptrail.domain.flow.cutting import forgone, interrupted
 from steptrail.domain.flow.events import (
     CutReason,
@@ -161,6 +161,8 @@ class Attempts:
         if run.options.prices is None and any(each is not None and each.max_cost_usd for each in budgets):
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
             raise NodeFault(FailureClass.CONFIG, why, of_cost)
+        if stream_kind(node) is None and (over := over_budget(run, task)) is not None:
+            raise NodeFault(over.failed.failure, over.failed.message, over.failed.details)
         seen = seen_by(run, visit, task.item)
         if isinstance(outer, MapNode) and task.item is None:
             needed_list(seen, outer.over)  # it is none, as its visit was opened without the number of its items
@@ -311,11 +313,12 @@ class Attempts:
     def _within_budget(self, key: TaskKey, outcome: Succeeded) -> Succeeded | Failed:
         """Return the outcome; for an item of a map that used more than its budget, that it has failed."""
         run, _ = self._place(key)
-        passed = over_item_budget(run, run.tasks[key], outcome.usage)
-        if passed is None:
+        # That of a whole visit is judged when it is concluded.
+        over = None if key[2] is None else over_budget(run, run.tasks[key], outcome.usage)
+        if over is None:
             return outcome
-        error = fault_info(NodeFault(passed.failure, passed.message))
-        return Failed(failure=passed.failure, error=error, details=passed.details, usage=outcome.usage)
+        error = fault_info(NodeFault(over.failed.failure, over.failed.message))
+        return Failed(failure=over.failed.failure, error=error, details=over.failed.details, usage=outcome.usage)
 
     def _interrupted(self, key: TaskKey, reason: CutReason, seconds: float) -> FlowEvent:
         run, _ = self._place(key)

@@ -117,6 +117,36 @@ async def test_a_try_that_failed_and_does_not_say_what_it_used_is_the_last_under
     assert (len(model.requests), result.stop_reason) == (1, StopReason.GUARD)
 
 
+@pytest.mark.parametrize("of", ["budget", "item_budget"])
+async def test_a_retry_asks_no_model_for_a_node_or_an_item_that_has_used_up_its_budget(of: str) -> None:
+    model = ScriptedModel([say("x", usage=Usage(input=20))] * 3)
+    asked: dict[str, Any] = {"prompt": "x", of: Budget(max_total_tokens=10)}
+
+    if of == "budget":
+        written = Workflow("t").llm("a", model, **asked)
+    else:
+        written = Workflow("t").map("a", over="input", model=model, **asked)
+    flow = written.build()
+    async with trail_of() as trail:
+        await trail.run(flow, ["x"], session="f")
+        again = await trail.flow("f").retry(flow)
+        last = await trail.flow("f").retry(flow)
+    assert (len(model.requests), again.usage.total, again.stop_reason) == (1, 20, StopReason.TOKEN_LIMIT)
+    assert [str(each.error) for each in (again, last)] == [str(again.error)] * 2
+    assert "it used 20, and max_total_tokens is 10" in str(again.error)
+
+
+async def test_a_retry_asks_a_model_again_whose_price_it_brings() -> None:
+    model = ScriptedModel([say("x", usage=Usage(input=20)), say("y")])
+    flow = Workflow("t").llm("a", model, prompt="x", budget=Budget(max_cost_usd=Decimal("0.00001"))).build()
+    dear = PriceTable.of({"scripted": {"input": 1, "output": 1}}, version="1")
+    cheap = PriceTable.of({"scripted": {"input": Decimal("0.01"), "output": Decimal("0.01")}}, version="2")
+    async with trail_of() as trail:
+        first = await trail.run(flow, session="f", options=RunOptions(prices=dear))
+        again = await trail.flow("f").retry(flow, options=RunOptions(prices=cheap))
+    assert (first.stop_reason, again.status) == (StopReason.GUARD, ExecutionStatus.COMPLETED)
+
+
 @pytest.mark.parametrize("prices", [None, priced("other")])
 async def test_no_item_of_a_map_with_a_limit_on_cost_asks_a_model_without_a_price(prices: PriceTable | None) -> None:
     model = ScriptedModel([say("x"), say("y")])
