@@ -17,21 +17,16 @@ VERDICTS: Sequence[str] = (
 def verdict_on(effect_id: str) -> Callable[[stored.FlowEvent], str | None]:
     """Return what says, of one event of a log after the other, that it settles a node; None for any other event."""
     begun: dict[TaskKey, str] = {}
-    parked: set[TaskKey] = set()
 
     def said(event: stored.FlowEvent) -> str | None:
         match event:
             case stored.NodeAttemptStarted():
-                key = event.node, event.visit, event.item
-                begun[key] = event.effect_id
-                parked.discard(key)
-            case stored.NodeAttemptInterrupted(then=stored.NodeThen.PARK):
-                parked.add((event.node, event.visit, event.item))
+                begun[event.node, event.visit, event.item] = event.effect_id
+                return None
             case stored.NodeAttemptInterrupted() | stored.NodeAttemptCompleted() | stored.NodeAttemptFailed():
-                key = event.node, event.visit, event.item
-                return "settled" if key in parked and begun.get(key) == effect_id else None
+                settles = event.settled_by is not None and begun.get((event.node, event.visit, event.item)) == effect_id
+                return "settled" if settles else None
             case _:
-                pass
-        return None
+                return None
 
     return said

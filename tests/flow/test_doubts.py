@@ -11,6 +11,7 @@ from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.events import NodeAttemptStarted, NodeCompleted
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.errors import CommandRejected
 from steptrail.tools import OnUnknown
 from steptrail.workflow import (
     FailureClass,
@@ -187,6 +188,8 @@ async def test_a_retry_of_a_run_asks_about_what_is_in_doubt_and_takes_the_verdic
         )
         for question in questions:
             await trail.flow("f").settle(question.id, verdict, by="ana", output="it happened")
+            with pytest.raises(CommandRejected, match="ana has settled it already"):
+                await trail.flow("f").settle(question.id, verdict, by="ben")
         result = await trail.flow("f").resume(flow)
         assert [record.version for record in await trail.flow("f").history()][-1] == result.state.version
     assert result.status is (ExecutionStatus.FAILED if verdict == "failed" else ExecutionStatus.COMPLETED)
