@@ -164,7 +164,7 @@ def _finished(moment: _Moment, event: stored.ExecutionFinished) -> _Events:
         "status": event.status,
         "stop_reason": event.stop_reason,
         "source": event.resolved_by,
-        "visits": run.visits,
+        "visits": run.finished_visits + len(run.open),
         "errors": event.recorded_errors,
         "usage": state.usage,
         "output": state.output,

@@ -11,6 +11,7 @@ from steptrail.interfaces.python.recording import FlowRecording
 from steptrail.interfaces.python.redaction import redact_flow
 from steptrail.projections.flow_waterfall import flow_waterfall
 from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
+from steptrail.projections.lifecycle.flow_runs import FlowExecutionCompleted
 from steptrail.projections.telemetry.fold import SpanFold
 from steptrail.projections.telemetry.names import Own
 from steptrail.projections.waterfall import Rest, WaterfallRow
@@ -96,6 +97,8 @@ async def test_why_the_drawing_and_the_bars_of_a_fork_include_the_past_that_it_s
         assert rows == ["plan", "critic", "ask", "ask", "end"]
         events = flow_lifecycle_events("g", history)
         assert type(events[0]).__name__ == "FlowExecutionResumed"
+        assert isinstance(events[-1], FlowExecutionCompleted)
+        assert events[-1].visits == 4
         spans = SpanFold("flow:g").apply(await fork.events())
         assert {span.name for span in spans if span.name.startswith("node")} == {"node ask", "node end"}
         assert {span.attributes[Own.EXECUTION_ID] for span in spans if span.name.startswith("node")} == {"g:1"}
