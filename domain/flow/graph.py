@@ -69,13 +69,13 @@ class Graph:
         """Return the node with this id."""
         return self.nodes[self.numbers[name]]
 
-    def reached(self, start: Iterable[int]) -> set[int]:
-        """Return the nodes with these numbers, and all to which a way leads from them."""
-        found = set(start)
+    def reached(self, start: Iterable[int], *, around: int | None = None) -> set[int]:
+        """Return the nodes with these numbers, and all to which a way leads from them that does not touch `around`."""
+        found = {*start} - {around}
         left = list(found)
         while left:
             for edge in self.outgoing[left.pop()]:
-                if (target := self.targets[edge]) not in found:
+                if (target := self.targets[edge]) not in found and target != around:
                     found.add(target)
                     left.append(target)
         return found

@@ -102,12 +102,7 @@ class _Branches:
     def _is_needed(self, node: int, target: int) -> bool:
         """Tell whether all ways to a node lead over another one."""
         if node not in self._without:
-            found, left = {node}, list(self.graph.entry)
-            while left:
-                if (here := left.pop()) not in found:
-                    found.add(here)
-                    left.extend(self.graph.targets[edge] for edge in self.graph.outgoing[here])
-            self._without[node] = found - {node}
+            self._without[node] = self.graph.reached(self.graph.entry, around=node)
         return target not in self._without[node]
 
     def _leads(self, node: int, target: int) -> bool:
