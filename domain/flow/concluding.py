@@ -94,9 +94,10 @@ def conclude(run: RunFold, task: Task, now: int) -> FlowEffect:
             if left is None or delay * 1e6 < left:
                 return ScheduleNodeRetry(task.key)
             failed = failed._replace(failure=FailureClass.TIMEOUT)
-    if task.may_end or task.held == "after":
+    may_end = run.open[task.node].may_end
+    if may_end or task.held == "after":
         limit = ()  # it was recorded when the visit was held
-    if run.ended_by is None and run.options.pauses_after(node.id) and not task.may_end and task.item is None:
+    if run.ended_by is None and run.options.pauses_after(node.id) and not may_end and task.item is None:
         return RecordEvents((*limit, events.StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
         return RecordEvents((_completed(run, node, task),))

@@ -51,7 +51,7 @@ class VisitFold(Struct):
     what counts only once: of `unsafe` tries until they fail, and of `keyed` ones and those that run a stream below,
     whose keys and streams are not those of a fork. `edited` are the places of those that were begun with arguments that
     a person made. `clock` shows how much of the timeout of a map is used, and runs while that of any of its items does.
-    `may_begin` and `may_end` are what a person said of a map.
+    `may_begin` and `may_end` say that a person let it begin, or end.
     """
 
     node: str

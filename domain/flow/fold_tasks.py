@@ -328,20 +328,20 @@ def _step_answered(fold: FlowFold, event: stored.StepAnswered, at: int) -> None:
     fold.remember(event.key, f"step {event.node} {event.action}")
     run = fold.execution
     task = run.tasks.get((event.node, event.visit, None)) if run is not None else None
-    if run is None or task is None or task.held is None:
+    visit = run.open.get(event.node) if run is not None else None
+    if run is None or task is None or visit is None or task.held is None:
         return
-    task.may_begin = task.may_begin or task.held == "before"
-    task.may_end = task.may_end or task.held == "after"
+    visit.may_begin = visit.may_begin or task.held == "before"
+    visit.may_end = visit.may_end or task.held == "after"
     task.held = None
-    visit = run.open.get(event.node)
-    if visit is not None and event.point == "before":
+    if event.point == "before":
         _change(run, visit, event)
     _answer(run, task, event)
     if event.action == "abort":
         end_run(run, event, at)
     elif event.action == "skip":
         task.skipped = event
-    elif visit is not None:
+    else:
         _go_on_with_map(run, visit, task, event)
 
 
@@ -363,5 +363,4 @@ def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: stored.St
     if event.point == "before" and isinstance(node, MapNode) and not visit.next_item:
         visit.items = items_seen(run, node, visit.view)
     if visit.items is not None:
-        visit.may_begin, visit.may_end = task.may_begin or visit.may_begin, task.may_end or visit.may_end
         del run.tasks[task.key]

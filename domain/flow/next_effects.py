@@ -201,7 +201,7 @@ def _before(run: RunFold, node: Node, task: Task) -> FlowEffect | None:
     if task.skipped is not None:
         return RecordEvents((_skipped(run, node, task, task.skipped),))
     is_first = task.item is None and task.attempt == 0
-    if is_first and run.options.pauses_before(node.id) and not task.may_begin:
+    if is_first and run.options.pauses_before(node.id) and not run.open[node.id].may_begin:
         return RecordEvents((events.StepHeld(node=node.id, visit=task.visit, point="before"),))
     if _needs_a_person(working_node(node, task.item), task):
         return Ask(task.key)

@@ -75,10 +75,9 @@ class Task(Struct):
     `failures` counts those that failed, and `interruptions` those that were cut off. `clock` shows how much of its
     timeout is used. `back_to` is the phase that a question interrupted, `asked_at` the instant of the newest question
     or wait, `asked_at_version` the version of its event, and `answered_at` the instant of the answer.
-    `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
-    person who has it skipped. `arguments` are those that a person made of the arguments that were approved.
-    `begun_under` is the id under which the newest stream below was begun before the run was retried; None when there
-    was no such stream, or no such retry.
+    `skipped` is the answer of a person who has the visit skipped. `arguments` are those that a person made of the
+    arguments that were approved. `begun_under` is the id under which the newest stream below was begun before the run
+    was retried; None when there was no such stream, or no such retry.
     """
 
     node: str
@@ -102,8 +101,6 @@ class Task(Struct):
     approval: Approval | None = None
     request: events.HumanRequested | None = None
     held: events.StepPoint | None = None
-    may_begin: bool = False
-    may_end: bool = False
     skipped: events.StepAnswered | None = None
     arguments: dict[str, JsonValue] | None = None
     asked_at: int = 0
