@@ -1,7 +1,6 @@
 """The parts that the forks of all machines share. A fork goes on from the past of another stream, which it shares."""
 
 from collections.abc import Callable
-from typing import TypedDict
 
 from steptrail.domain.base import Count, Positive, Value
 from steptrail.domain.json_value import JsonValue
@@ -50,21 +49,6 @@ class Forked(Event, frozen=True, kw_only=True):
     executions: Count
     steps: Count
     metadata: dict[str, JsonValue] = {}
-
-
-class OfFork(TypedDict):
-    """The fields of `Forked`."""
-
-    name: str
-    source: str
-    version: int
-    digest: str
-    by: str
-    reason: str | None
-    status: ExecutionStatus
-    executions: int
-    steps: int
-    metadata: dict[str, JsonValue]
 
 
 def forked_from(prefix: str) -> Callable[[Event], StreamVersion | None]:

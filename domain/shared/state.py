@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
@@ -11,7 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.standing import Standing
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.fold import Fold
-from steptrail.domain.shared.forks import Fork, ForkRef, OfFork
+from steptrail.domain.shared.forks import Fork, Forked, ForkRef
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -189,20 +189,21 @@ def summary_of(
     )
 
 
-def of_fork(state: StreamState[F], command: Fork, *, session_id: str, steps: int) -> OfFork:
-    """Return the fields of the event with which the fork of a stream begins."""
-    return {
-        "name": command.name or state.name,
-        "source": session_id,
-        "version": state.version,
-        "digest": command.digest,
-        "by": command.by,
-        "reason": command.reason,
-        "status": ExecutionStatus.PAUSED if state.is_open else state.status,
-        "executions": state.fold.executions,
-        "steps": steps,
-        "metadata": {**state.metadata, **command.metadata},
-    }
+def of_fork(state: StreamState[F], command: Fork, *, session_id: str, steps: int) -> dict[str, Any]:
+    """Return the fields of `Forked`, for the event with which the fork of a stream begins."""
+    shared = Forked(
+        name=command.name or state.name,
+        source=session_id,
+        version=state.version,
+        digest=command.digest,
+        by=command.by,
+        reason=command.reason,
+        status=ExecutionStatus.PAUSED if state.is_open else state.status,
+        executions=state.fold.executions,
+        steps=steps,
+        metadata={**state.metadata, **command.metadata},
+    )
+    return structs.asdict(shared)
 
 
 def began_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:
