@@ -3,8 +3,10 @@
 import httpx
 
 from steptrail import Steptrail, ToolEffect
+from steptrail.domain.flow.events import FlowForked
 from steptrail.inspector import inspector
-from steptrail.workflow import Workflow
+from steptrail.interfaces.http.inspector.graph import graph_of
+from steptrail.workflow import RunOptions, Workflow
 from tests.inspector.test_actions import ORIGIN, ana, buttons, forms, post
 from tests.inspector.test_pages import words
 from tests.runner.kit import trail_of
@@ -35,4 +37,17 @@ async def forked(trail: Steptrail, client: httpx.AsyncClient) -> None:
     assert f"A fork of flow:paid , after event {looked} of it." in words(fork)
     assert f'href="{where}"' in source
     assert "paused" in words(fork)
-    assert (await trail.flow(where.rsplit("%3A")[-1]).state()).forked_from is not None
+    name = where.rsplit("%3A")[-1]
+    (begun,) = [record.event for record in await trail.flow(name).events()]
+    assert isinstance(begun, FlowForked)
+    assert (begun.source, begun.version, begun.by, begun.reason) == ("paid", looked, "inspector:ana", "another")
+
+
+async def test_the_graph_on_the_page_of_a_fork_shows_as_untouched_what_begins_anew() -> None:
+    flow = Workflow("t").function("look", lambda _: 1).human("ask", prompt="Well?").chain("look", "ask").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=RunOptions(longest_wait=0.0))
+        await trail.flow("f").fork(session="g")
+        graphs = [await graph_of(trail, stream, 99) for stream in ("flow:f", "flow:g")]
+    marks = [[node.mark for node in graph.drawn.nodes] for graph in graphs if graph is not None]
+    assert marks == [["ran", "waiting"], ["ran", "untouched"]]

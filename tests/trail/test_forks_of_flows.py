@@ -17,9 +17,10 @@ from steptrail.projections.telemetry.names import Own
 from steptrail.projections.waterfall import Rest, WaterfallRow
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
-from tests.runner.kit import trail_of
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 WAITS = RunOptions(longest_wait=0.0)
+CUT = "node.attempt.interrupted"
 
 
 def asking() -> BuiltWorkflow:
@@ -93,8 +94,9 @@ async def test_why_the_drawing_and_the_bars_of_a_fork_include_the_past_that_it_s
         marks = {node.id: (node.mark, node.ran) for node in (await fork.draw()).nodes}
         assert set(marks.values()) == {("ran", 1)}
         history = await fork.history()
-        rows = [row.name for row in flow_waterfall(history).rows if isinstance(row, WaterfallRow)]
-        assert rows == ["plan", "critic", "ask", "ask", "end"]
+        rows = [(row.name, row.said) for row in flow_waterfall(history).rows if isinstance(row, WaterfallRow)]
+        assert rows == [("plan", ""), ("critic", ""), ("ask", "begins anew"), ("ask", ""), ("end", "")]
+        assert all(row.ended is not None for row in flow_waterfall(history).rows)
         events = flow_lifecycle_events("g", history)
         assert type(events[0]).__name__ == "FlowExecutionResumed"
         assert isinstance(events[-1], FlowExecutionCompleted)
@@ -148,6 +150,39 @@ async def test_a_failure_that_did_not_come_to_its_end_is_no_part_of_what_is_told
         (at,) = [each.version for each in await trail.flow("f").events() if each.event.TYPE == "node.failed.v1"]
         why = await (await trail.flow("f").fork(at=at, session="g")).why()
         assert (why.verdict, why.error, why.rule) == ("paused", None, None)
+
+
+async def test_of_what_begins_anew_in_a_fork_no_tries_are_told_but_those_of_all_else_are() -> None:
+    clock = HandClock()
+    read = Workflow("t").function("a", lambda _: 1).function("b", lambda _: 2).chain("a", "b").build()
+    async with trail_of(clock) as trail:
+        for reach in (crash_at("after-node"), crash_at("after-node", 2)):
+            with pytest.raises(Crash):
+                await again_on(trail, clock, reach).run(read, session="f")
+        await trail.run(read, session="f")
+        cut = [record.version for record in await trail.flow("f").events() if record.event.TYPE.startswith(CUT)]
+        forks = [await trail.flow("f").fork(at=at) for at in cut]
+        why = [await fork.why() for fork in forks]
+        await forks[1].resume(read)
+        rows = flow_waterfall(await forks[1].history()).rows
+    assert [[each.node for each in one.interrupted] for one in why] == [[], ["a"]]
+    bars = [[len(lane.bars) for lane in row.lanes] for row in rows if isinstance(row, WaterfallRow)]
+    assert bars == [[2], [1], [1]]
+
+
+async def test_the_tries_of_an_execution_that_had_failed_are_told_of_its_forks() -> None:
+    def wrong(_: object) -> None:
+        raise ValueError("wrong")
+
+    failing = Workflow("t").function("a", wrong).build()
+    async with trail_of() as trail:
+        await trail.run(failing, session="f")
+        failed = await trail.flow("f").fork()
+        await trail.run(asking(), "another input", session="f", options=WAITS)
+        open_again = await trail.flow("f").fork()
+        assert [node.mark for node in (await failed.draw()).nodes] == ["failed"]
+        told = [await failed.why(), await open_again.why(execution=1), await open_again.why()]
+    assert [[each.outcome for each in why.attempts] for why in told] == [["failed (error)"], ["failed (error)"], []]
 
 
 async def test_the_wait_of_the_source_ends_with_the_fork_which_is_paused() -> None:
