@@ -160,7 +160,7 @@ def conclude_map(run: RunFold, visit: VisitFold, now: int) -> FlowEffect | None:
     if (over := over_budget(run, task)) is not None:
         failed, limit = over
     else:
-        if visit.ended_items == visit.items:
+        if len(visit.results) == visit.items:
             return _held_after(run, visit) or RecordEvents((_completed_map(run, visit),))
         if node.timeout is None or visit.clock.us(now) < round(node.timeout * 1e6):
             return None

@@ -41,7 +41,7 @@ class VisitFold(Struct):
 
     `execution` is the id of the execution that opened it, and `number` its place among all visits. `view` is what it
     sees, and `tried_before` how many tries of its node had ended when it opened. `items` is the length of the list of a
-    map, `next_item` the first item that was not begun, `ended_items` how many have ended, and `results` are theirs.
+    map, `next_item` the first item that was not begun, and `results` are those of the items that have ended.
     `errors` are the recorded failures of items. `spent` is what all tries have used, before a retry of the run too: of
     the whole visit under `THE_VISIT`, and of each item that has not ended.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
@@ -63,7 +63,6 @@ class VisitFold(Struct):
     tried_before: int = 0
     items: int | None = None
     next_item: int = 0
-    ended_items: int = 0
     results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
     unknown: frozenset[int | None] = frozenset()
     changed: Delta = Delta()
@@ -77,6 +76,10 @@ class VisitFold(Struct):
     clock: Stopwatch = Stopwatch()
     may_begin: bool = False
     may_end: bool = False
+
+    def note_acted(self, place: int, acted: bool) -> None:
+        """Note whether the visit, or an item of it, may have done what counts only once."""
+        self.acted = self.acted.updated({place: True} if acted else {}, () if acted else (place,))
 
     def uncounted(self, bill: BilledUsage, place: int) -> BilledUsage:
         """Return what of a bill is not counted yet: that of a stream below grows from try to try."""
@@ -96,8 +99,7 @@ class RunFold(ExecutionBase, kw_only=True):
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
     have failed, and whose tries were cut off or had no end: the run went on without them. The clock `active`
     shows the time in which any node ran.
-    `acted` are the nodes whose open visit may have done what counts only once, and `forkable_at` is the newest version
-    at which there were none.
+    `forkable_at` is the newest version at which none of the `acted` nodes was open.
     """
 
     started: FlowStarted
@@ -113,7 +115,6 @@ class RunFold(ExecutionBase, kw_only=True):
     visits_of: Layers[str, int] = field(default_factory=Layers[str, int])
     tries_of: Layers[str, int] = field(default_factory=Layers[str, int])
     visits: int = 0
-    finished_visits: int = 0
     attempts: int = 0
     open: dict[str, VisitFold] = {}
     tasks: dict[TaskKey, Task] = {}
@@ -125,13 +126,22 @@ class RunFold(ExecutionBase, kw_only=True):
     waiting_since: int = 0
     retries: int = 0
     left: tuple[str, ...] = ()
-    acted: frozenset[str] = frozenset()
     forkable_at: int = 0
 
     @property
     def graph(self) -> Graph:
         """The workflow as it was recorded, ready to be walked."""
         return graph_of(self.started.definition)
+
+    @property
+    def acted(self) -> list[str]:
+        """The nodes whose open visit may have done what counts only once."""
+        return [node for node, visit in self.open.items() if visit.acted]
+
+    @property
+    def finished_visits(self) -> int:
+        """The number of visits that have ended well, or whose failure was recorded."""
+        return len(self.ended)
 
     def running(self) -> list[Task]:
         """Return the tasks with a try that has not ended, in the order of their start."""
@@ -144,15 +154,14 @@ class RunFold(ExecutionBase, kw_only=True):
         """Return the open visits of maps."""
         return [visit for visit in self.open.values() if visit.items is not None]
 
-    def follow_clock(self, node: str, at: int, stopped_at: int | None = None) -> None:
+    def follow_clock(self, visit: VisitFold, at: int, stopped_at: int | None = None) -> None:
         """Let the clock of the visit of a map run from `at`, or stand, as those of its items do.
 
         Those that stand have been stopped at `stopped_at`, or `at`.
         """
-        visit = self.open.get(node)
-        if visit is None or visit.items is None:
+        if visit.items is None:
             return
-        runs = any(task.clock.since is not None for task in reversed(self.tasks.values()) if task.node == node)
+        runs = any(task.clock.since is not None for task in reversed(self.tasks.values()) if task.node == visit.node)
         clock = visit.clock
         visit.clock = clock.started(at) if runs else clock.stopped(at if stopped_at is None else stopped_at)
 
@@ -175,12 +184,6 @@ class RunFold(ExecutionBase, kw_only=True):
         """Return the next number in the order of what becomes due or lands."""
         self.order += 1
         return self.order
-
-    def note_acted(self, visit: VisitFold | None, place: int, acted: bool) -> None:
-        """Note whether an open visit, or an item of it, may have done what counts only once."""
-        if visit is not None:
-            visit.acted = visit.acted.updated({place: True} if acted else {}, () if acted else (place,))
-            self.acted = self.acted | {visit.node} if visit.acted else self.acted - {visit.node}
 
     def charge(self, bill: BilledUsage) -> None:
         """Add a bill to that of the run."""

@@ -84,7 +84,6 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     del run.open[visit.node]
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
-    run.acted -= {visit.node}
     graph, delta = run.graph, replace(together((visit.changed, delta)), kept=delta.kept)
     view = visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view
@@ -96,7 +95,6 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
         if run.marking.is_late(graph.targets[edge], view.past):
             _note_late(run, (edge, visit.number))
     _drop_views(run, visit)
-    run.finished_visits += 1
     run.productive = True
 
 
@@ -140,12 +138,11 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
     if event.item is not None:
         visit.errors = (*visit.errors, event.error)
         visit.results, visit.spent = visit.results.set(event.item, None), visit.spent.updated({}, (event.item,))
-        visit.ended_items += 1
         task = run.tasks.pop((event.node, event.visit, event.item), None)
         if task is not None and task.stream is not None and event.error.failure is not FailureClass.CHILD:
             # It was given up, with its time or its budget used up, and has not ended by itself.
             run.left = (*run.left, task.stream)
-        run.follow_clock(event.node, at)
+        run.follow_clock(visit, at)
         return
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
     run.left = (*run.left, *(stream for stream in below if stream is not None))

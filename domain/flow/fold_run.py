@@ -98,8 +98,8 @@ def _flow_resumed(fold: FlowFold, event: stored.FlowResumed, at: int) -> None:
             task.phase = task_phase_after(task.phase, event, task.back_to)
         if task.phase is TaskPhase.RETRYING:
             task.clock = task.clock.started(at)
-    for node in run.open:
-        run.follow_clock(node, at, fold.seen_at)
+    for visit in run.open.values():
+        run.follow_clock(visit, at, fold.seen_at)
     run.options = event.options or run.options
     run.wall_from = at
     run.pause_request = run.paused = run.unpaused = None
@@ -179,8 +179,8 @@ def _execution_paused(fold: FlowFold, event: stored.ExecutionPaused, at: int) ->
     run.active = run.active.stopped(at)
     for task in run.tasks.values():
         task.clock = task.clock.stopped(at)
-    for node in run.open:
-        run.follow_clock(node, at)
+    for visit in run.open.values():
+        run.follow_clock(visit, at)
 
 
 @RUN_HANDLERS.of(stored.LimitReached)

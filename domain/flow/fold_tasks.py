@@ -34,19 +34,20 @@ _Tried = (
 )
 
 
-def _tried(fold: FlowFold, event: _Tried) -> tuple[RunFold, Task] | None:
-    """Bill and move the task that an event is about, and return it with the run; None when that is over.
+def _tried(fold: FlowFold, event: _Tried) -> tuple[RunFold, VisitFold, Task] | None:
+    """Bill and move the task that an event is about, and return it with run and visit; None when that is over.
 
     An item of a map becomes a task.
     """
     run = fold.execution
     task = None if run is None else _task(run, event.node, event.visit, event.item)
-    if run is None or task is None:
+    visit = None if run is None else run.open.get(event.node)
+    if run is None or visit is None or task is None:
         return None
-    if not isinstance(event, stored.NodeAttemptStarted | stored.NodeRetryScheduled):
-        _bill(run, task, event.usage)
+    if not isinstance(event, stored.NodeAttemptStarted | stored.NodeRetryScheduled) and event.usage is not None:
+        _bill(run, visit, task, event.usage)
     _move(run, task, event)
-    return run, task
+    return run, visit, task
 
 
 def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
@@ -58,9 +59,7 @@ def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
     return task
 
 
-def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
-    if (visit := run.open.get(task.node)) is None or bill is None:
-        return
+def _bill(run: RunFold, visit: VisitFold, task: Task, bill: BilledUsage) -> None:
     fresh = visit.uncounted(bill, task.place)
     run.charge(fresh)
     if fresh.total or fresh.models:
@@ -87,24 +86,23 @@ def _rested(run: RunFold, at: int) -> None:
 def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
-    run, task = found
+    run, visit, task = found
     task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
     task.landing = task.retry = None
     # A key of a `keyed` try, and a stream below, are found again by the effect id, which is another one in a fork.
     if event.effect in _ONCE or event.stream_effect is not None:
-        run.note_acted(run.open.get(task.node), task.place, True)
+        visit.note_acted(task.place, True)
     task.clock = task.clock.started(at)
-    run.follow_clock(task.node, at)
+    run.follow_clock(visit, at)
     run.attempts += 1
-    _begin_stream(run, task, event.stream_effect)
+    _begin_stream(run, visit, task, event.stream_effect)
     run.active = run.active.started(at)
 
 
-def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
+def _begin_stream(run: RunFold, visit: VisitFold, task: Task, effect: str | None) -> None:
     """Note the stream that a try runs, if its node runs one."""
-    visit = run.open.get(task.node)
     kind = stream_kind(working_node(run.graph.node(task.node), task.item))
-    if kind is not None and visit is not None and effect is not None:
+    if kind is not None and effect is not None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if visit.effects.get(task.place) != effect:
             visit.streams = visit.streams.appended(task.stream)
@@ -116,63 +114,54 @@ def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
 @TASK_HANDLERS.of(stored.NodeAttemptCompleted)
 def _completed(fold: FlowFold, event: stored.NodeAttemptCompleted, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
-        run, task = ended
+        run, visit, task = ended
         task.clock = task.clock.stopped(at)
         if event.item is not None:
-            _end_item(run, task, event, at)
-        run.follow_clock(task.node, at)
+            visit.results = visit.results.set(event.item, event.output)
+            visit.spent = visit.spent.updated({}, (event.item,))
+            keep(run, visit, task, at)
+            del run.tasks[task.key]
+        run.follow_clock(visit, at)
 
 
 @TASK_HANDLERS.of(stored.NodeAttemptFailed)
 def _failed(fold: FlowFold, event: stored.NodeAttemptFailed, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
-        run, task = ended
+        _, visit, task = ended
         if task.effect is ToolEffect.UNSAFE:
-            run.note_acted(run.open.get(task.node), task.place, False)
+            visit.note_acted(task.place, False)
         task.failures += event.attempt > 0
 
 
 def _ended(
     fold: FlowFold, event: stored.NodeAttemptCompleted | stored.NodeAttemptFailed, at: int
-) -> tuple[RunFold, Task] | None:
+) -> tuple[RunFold, VisitFold, Task] | None:
     if (found := _tried(fold, event)) is None:
         return None
-    run, task = found
+    run, visit, task = found
     task.landing, run.productive = event, True
     run.tries_of = run.tries_of.set(event.node, run.tries_of.get(event.node, 0) + 1)
-    if (visit := run.open.get(task.node)) is not None:
-        visit.unknown -= {task.item}
+    visit.unknown -= {task.item}
     _rested(run, at)
-    return run, task
-
-
-def _end_item(run: RunFold, task: Task, event: stored.NodeAttemptCompleted, at: int) -> None:
-    """Keep the result of an item of a map. The visit ends when all items have."""
-    visit = run.open.get(task.node)
-    if visit is not None and event.item is not None:
-        visit.results, visit.spent = visit.results.set(event.item, event.output), visit.spent.updated({}, (event.item,))
-        visit.ended_items += 1
-        keep(run, visit, task, at)
-    del run.tasks[task.key]
+    return found
 
 
 @TASK_HANDLERS.of(stored.NodeAttemptInterrupted)
 def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
-    run, task = found
+    run, visit, task = found
     task.landing = event if task.phase is TaskPhase.LANDED else None
     # A pause, and the word of a person, is no try.
     task.interruptions += event.settled_by is None and event.reason is not stored.CutReason.CANCELLED
     # Who wants it to run again gives it its time anew.
     task.clock = task.clock.stopped(at) if event.settled_by is None else Stopwatch()
-    run.follow_clock(task.node, at)
-    visit = run.open.get(task.node)
-    if visit is not None and task.effect is ToolEffect.UNSAFE:
+    run.follow_clock(visit, at)
+    if task.effect is ToolEffect.UNSAFE:
         # It runs again only by the word of a person, who knows what became of this try.
         is_known = event.then is stored.NodeThen.RERUN
         visit.unknown = visit.unknown - {task.item} if is_known else visit.unknown | {task.item}
-        run.note_acted(visit, task.place, not is_known)
+        visit.note_acted(task.place, not is_known)
     if task.phase is TaskPhase.PARKED:
         task.asked_at, task.asked_at_version = at, fold.version + 1
     _rested(run, at)
@@ -182,10 +171,10 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
 def _suspended(fold: FlowFold, event: stored.NodeAttemptSuspended, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
-    run, task = found
+    run, visit, task = found
     task.stream, task.until = event.stream, event.until
     task.clock = task.clock.stopped(at)
-    run.follow_clock(task.node, at)
+    run.follow_clock(visit, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
     run.productive = True
     _rested(run, at)
@@ -195,10 +184,10 @@ def _suspended(fold: FlowFold, event: stored.NodeAttemptSuspended, at: int) -> N
 def _retry_scheduled(fold: FlowFold, event: stored.NodeRetryScheduled, at: int) -> None:
     if (found := _tried(fold, event)) is None:
         return
-    run, task = found
+    run, visit, task = found
     task.retry = event
     task.clock = task.clock.started(at)
-    run.follow_clock(task.node, at)
+    run.follow_clock(visit, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
 
