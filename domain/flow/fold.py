@@ -124,7 +124,6 @@ class RunFold(ExecutionBase, kw_only=True):
     ended_by: EndedBy | None = None
     ending_at: int = 0
     waiting_since: int = 0
-    retries: int = 0
     left: tuple[str, ...] = ()
     forkable_at: int = 0
 
@@ -132,6 +131,11 @@ class RunFold(ExecutionBase, kw_only=True):
     def graph(self) -> Graph:
         """The workflow as it was recorded, ready to be walked."""
         return graph_of(self.started.definition)
+
+    @property
+    def retries(self) -> int:
+        """How often the run was retried."""
+        return self.ordinal - self.started.ordinal
 
     @property
     def acted(self) -> list[str]:

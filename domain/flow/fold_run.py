@@ -95,7 +95,7 @@ def _flow_resumed(fold: FlowFold, event: stored.FlowResumed, at: int) -> None:
         task.clock = task.clock.stopped(_counted_until(task, at, fold.seen_at))
         task.in_doubt = task.in_doubt or task.phase is TaskPhase.RUNNING
         if task.phase is not TaskPhase.SUSPENDED or moved is None or task.stream in moved:
-            task.phase = task_phase_after(task.phase, event, task.back_to)
+            task.phase = task_phase_after(task.phase, event)
         if task.phase is TaskPhase.RETRYING:
             task.clock = task.clock.started(at)
     for visit in run.open.values():
@@ -144,8 +144,7 @@ def _flow_retried(fold: FlowFold, event: stored.FlowRetried, at: int) -> None:
     run.id, run.ordinal, run.key = event.execution_id, event.ordinal, event.key
     run.options = event.options or run.options
     run.started_at = run.wall_from = at
-    run.active, run.retries = Stopwatch(), run.retries + 1
-    run.counts, run.unproductive_segments, run.productive, run.unopened = Layers(), 0, False, 0
+    run.active, run.counts, run.unproductive_segments, run.productive, run.unopened = Stopwatch(), Layers(), 0, False, 0
     run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()

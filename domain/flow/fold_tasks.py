@@ -70,7 +70,7 @@ def _bill(run: RunFold, visit: VisitFold, task: Task, bill: BilledUsage) -> None
 
 def _move(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> None:
     was_running = task.phase is TaskPhase.RUNNING
-    task.phase = task_phase_after(task.phase, event, task.back_to)
+    task.phase = task_phase_after(task.phase, event)
     if task.phase in {TaskPhase.LANDED, TaskPhase.DUE}:
         task.order = run.next_order()
     if was_running:
@@ -207,8 +207,7 @@ def _evaluated(fold: FlowFold, event: stored.NodeEvaluated, at: int) -> None:
 
 
 def _ask(fold: FlowFold, task: Task, at: int, event: stored.FlowEvent) -> None:
-    task.back_to = task.phase
-    task.phase = task_phase_after(task.phase, event, task.back_to)
+    task.phase = task_phase_after(task.phase, event)
     task.clock = task.clock.stopped(at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
@@ -287,7 +286,7 @@ def _asked(fold: FlowFold, approval_id: str) -> tuple[RunFold, Task, Approval] |
 
 
 def _answer(run: RunFold, task: Task, event: stored.FlowEvent) -> None:
-    task.phase = task_phase_after(task.phase, event, task.back_to)
+    task.phase = task_phase_after(task.phase, event)
     task.order = run.next_order()
     run.productive = True
 

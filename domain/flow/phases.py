@@ -92,7 +92,7 @@ class TaskTarget(StrEnum):
     THEN = "then"
     """The phase that the event names: due again, landed, or parked."""
     BACK = "back"
-    """The phase that the question interrupted."""
+    """The phase in which the step was held: due before it, landed after it."""
 
 
 _THEN = {
@@ -134,7 +134,7 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[stored.FlowEvent], TaskPhase |
     TaskPhase.SUSPENDED: {stored.FlowResumed: TaskPhase.DUE, **_STARTED},
     TaskPhase.PARKED: {**_SETTLED, stored.NodeAttemptInterrupted: TaskTarget.THEN},
     TaskPhase.ASKED: {
-        stored.ApprovalGranted: TaskTarget.BACK,
+        stored.ApprovalGranted: TaskPhase.DUE,
         stored.StepAnswered: TaskTarget.BACK,
         stored.HumanAnswered: TaskPhase.LANDED,
         stored.HumanExpired: TaskPhase.LANDED,
@@ -145,11 +145,11 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[stored.FlowEvent], TaskPhase |
 """Phase of a task -> class of an event about it -> the phase that follows."""
 
 
-def task_phase_after(phase: TaskPhase, event: stored.FlowEvent, back_to: TaskPhase) -> TaskPhase:
-    """Return the phase of a task after an event about it. `back_to` is the phase that a question interrupted."""
+def task_phase_after(phase: TaskPhase, event: stored.FlowEvent) -> TaskPhase:
+    """Return the phase of a task after an event about it."""
     target = TASK_TRANSITIONS[phase].get(type(event), phase)
     if target is TaskTarget.THEN and isinstance(event, stored.NodeAttemptInterrupted):
         return _THEN[event.then]
-    if target is TaskTarget.BACK:
-        return back_to
+    if target is TaskTarget.BACK and isinstance(event, stored.StepAnswered):
+        return TaskPhase.LANDED if event.point == "after" else TaskPhase.DUE
     return target if isinstance(target, TaskPhase) else phase

@@ -73,11 +73,10 @@ class Task(Struct):
 
     `order` is the place in the order of what became due or landed. `attempt` is the number of the newest try.
     `failures` counts those that failed, and `interruptions` those that were cut off. `clock` shows how much of its
-    timeout is used. `back_to` is the phase that a question interrupted, `asked_at` the instant of the newest question
-    or wait, `asked_at_version` the version of its event, and `answered_at` the instant of the answer.
-    `skipped` is the answer of a person who has the visit skipped. `arguments` are those that a person made of the
-    arguments that were approved. `begun_under` is the id under which the newest stream below was begun before the run
-    was retried; None when there was no such stream, or no such retry.
+    timeout is used. `asked_at` is the instant of the newest question or wait, `asked_at_version` the version of its
+    event, and `answered_at` the instant of the answer. `skipped` is the answer of a person who has the visit skipped.
+    `arguments` are those that a person made of the arguments that were approved. `begun_under` is the id under which
+    the newest stream below was begun before the run was retried; None when there was no such stream, or no such retry.
     """
 
     node: str
@@ -97,7 +96,6 @@ class Task(Struct):
     stream: str | None = None
     runs_a_stream: bool = False
     until: int | None = None
-    back_to: TaskPhase = TaskPhase.DUE
     approval: Approval | None = None
     request: events.HumanRequested | None = None
     held: events.StepPoint | None = None
