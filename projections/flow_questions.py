@@ -6,7 +6,6 @@ from functools import partial
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.concluding import enabled
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.templates import arguments
@@ -45,7 +44,7 @@ def _question(stream: str, name: str, run: RunFold, task: Task) -> Question | No
         )
     if task.phase is not TaskPhase.ASKED:
         return None
-    node = run.graph.node(task.node)
+    node = run.node(task.node)
     if task.held is not None:
         ahead = dict.fromkeys(run.graph.edges[edge].target for edge in enabled(run.graph, node))
         return ask(
@@ -87,7 +86,7 @@ def _question(stream: str, name: str, run: RunFold, task: Task) -> Question | No
 
 def _call(run: RunFold, task: Task) -> tuple[str | None, Mapping[str, JsonValue] | None]:
     """Return the tool that a task calls, and the arguments; None for each that there is not."""
-    node = working_node(run.graph.node(task.node), task.item)
+    node = run.node(task.node, task.item)
     if not isinstance(node, ToolNode):
         return None, None
     if task.arguments is not None:

@@ -23,7 +23,7 @@ def looked_at(state: FlowState, name: str) -> Mapping[str, JsonValue]:
     visit = run.open.get(name) if run is not None else None
     if visit is None or run is None:
         return {}
-    node = run.graph.node(name)
+    node = run.node(name)
     if not isinstance(node, GateNode | GuardianNode):
         return {}
     names = [each for each in dict.fromkeys(_named(node, run)) if each in visit.view.vars]

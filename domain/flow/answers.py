@@ -8,7 +8,6 @@ from steptrail.domain.flow import events
 from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
 from steptrail.domain.flow.concluding import enabled
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.nodes import ToolNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
@@ -70,7 +69,7 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[events.F
     if approval is None or not approval.is_open:
         why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
         raise NotAsked(command.DOING, state.stream_id, why, "an approval is answered once")
-    node = working_node(state.at_work().graph.node(tasks[0].node), tasks[0].item)
+    node = state.at_work().node(tasks[0].node, tasks[0].item)
     answered = answer_to(approval, command, node.tool if isinstance(node, ToolNode) else None, state.stream_id)
     return (answered, *_ended(state, "denied" if isinstance(command, Deny) else "approved", command.by))
 
@@ -89,7 +88,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[events.FlowEvent
         raise CommandRejected("step", state.stream_id, "a visit that has ended cannot be skipped: continue or abort")
     if point == "after" and (command.sets or command.unsets):
         raise CommandRejected("step", state.stream_id, "what a visit has written cannot be changed after it")
-    node = run.graph.node(task.node)
+    node = run.node(task.node)
     if command.action == "skip" and chooses(node) and command.targets is None:
         raise CommandRejected("step", state.stream_id, f"{task.node} chooses what comes next: say it in `targets`")
     if command.action != "skip" and command.targets is not None:

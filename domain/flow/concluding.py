@@ -44,7 +44,7 @@ def time_left_us(run: RunFold, task: Task, now: int) -> int | None:
 
     An item of a map has no more than what is left of the timeout of the map.
     """
-    outer, visit = run.graph.node(task.node), run.open[task.node]
+    outer, visit = run.node(task.node), run.open[task.node]
     node = working_node(outer, task.item)
     left = [] if node.timeout is None else [round(node.timeout * 1e6) - task.clock.us(now)]
     if task.item is not None and outer.timeout is not None:
@@ -81,7 +81,7 @@ def conclude(run: RunFold, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
     if isinstance(task.landing, events.HumanAnswered | events.HumanExpired):
         return Evaluate(task.key)
-    node = run.graph.node(task.node)
+    node = run.node(task.node)
     tried = working_node(node, task.item)
     limit: tuple[events.LimitReached, ...] = ()
     failed = failure_of(task.landing) if task.landing is not None else None
@@ -125,7 +125,7 @@ def over_budget(run: RunFold, task: Task, bill: BilledUsage | None = None) -> Ov
 
     `bill` is that of its last try, as long as it is not counted.
     """
-    budget, visit = working_node(run.graph.node(task.node), task.item).budget, run.open[task.node]
+    budget, visit = run.node(task.node, task.item).budget, run.open[task.node]
     fresh = BilledUsage() if bill is None else visit.uncounted(bill, task.place)
     spent, prices = fresh.after(visit.spent.get(task.place)), run.options.prices
     cost = None if prices is None else prices.cost(spent.models, billed=spent)
@@ -155,7 +155,7 @@ def conclude_map(run: RunFold, visit: VisitFold, now: int) -> FlowEffect | None:
     """Return what follows when a map is over its budget or its time, or all its items have ended; None for neither."""
     if visit.items is None or run.held(visit) or is_to_be_held(run, visit):
         return None
-    node, task = run.graph.node(visit.node), Task(visit.node, visit.visit, attempt=1)
+    node, task = run.node(visit.node), Task(visit.node, visit.visit, attempt=1)
     limit: tuple[events.LimitReached, ...] = ()
     if (over := over_budget(run, task)) is not None:
         failed, limit = over
@@ -173,7 +173,7 @@ def conclude_map(run: RunFold, visit: VisitFold, now: int) -> FlowEffect | None:
 
 
 def _completed_map(run: RunFold, visit: VisitFold) -> events.NodeCompleted:
-    enables = enabled(run.graph, run.graph.node(visit.node))
+    enables = enabled(run.graph, run.node(visit.node))
     return events.NodeCompleted(node=visit.node, visit=visit.visit, enables=enables, item_errors=len(visit.errors))
 
 

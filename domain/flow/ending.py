@@ -1,7 +1,6 @@
 """The end of a run: its status, its stop reason, and what it is resolved by."""
 
 from steptrail.domain.flow.events import ExecutionFinished, FlowLimit, LimitReached, NodeFailed, StepAnswered
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -55,7 +54,7 @@ def _reason(event: NodeFailed, run: RunFold) -> StopReason:
     if failure in _BY_FAILURE:
         return _BY_FAILURE[failure]
     is_retryable = error.error is None or error.error.retryable
-    policy = working_node(run.graph.node(event.node), event.item).retry
+    policy = run.node(event.node, event.item).retry
     is_used_up = 1 < policy.max_attempts <= error.attempt
     # A reason of its own, because more tries might have helped.
     is_limit = is_used_up and policy.covers(failure, is_retryable=is_retryable)

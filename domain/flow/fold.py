@@ -8,8 +8,10 @@ from msgspec import Struct, field, structs
 
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
+from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.joins import Marking
+from steptrail.domain.flow.nodes import Node
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.route import Route
@@ -131,6 +133,10 @@ class RunFold(ExecutionBase, kw_only=True):
     def graph(self) -> Graph:
         """The workflow as it was recorded, ready to be walked."""
         return graph_of(self.started.definition)
+
+    def node(self, name: str, item: int | None = None) -> Node:
+        """Return the node of this id; with an item of a map, the one inside it that is tried."""
+        return working_node(self.graph.node(name), item)
 
     @property
     def retries(self) -> int:

@@ -116,7 +116,7 @@ def _errors_of_items(visit: VisitFold) -> tuple[NodeError, ...]:
 
 def _delta(run: RunFold, visit: VisitFold, task: Task | None) -> Delta:
     """Return what a visit has written that has ended well."""
-    key = run.graph.node(visit.node).output
+    key = run.node(visit.node).output
     if visit.items is not None:
         results = [visit.results.get(item) for item in range(visit.items)]
         return succeeded(key, results, Delta(errors=_errors_of_items(visit)))
@@ -152,7 +152,7 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
 
 def _no_answer(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
     """Return what a question changes that came to no answer: the one of an earlier visit is none for it."""
-    node = run.graph.node(visit.node)
+    node = run.node(visit.node)
     if not isinstance(node, HumanNode) or node.output is None:
         return {}
     return {node.output: None, f"{node.output}_approved": False}

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from steptrail.domain.flow import events as stored
-from steptrail.domain.flow.failing import stream_kind, working_node
+from steptrail.domain.flow.failing import stream_kind
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.keeping import keep
@@ -101,7 +101,7 @@ def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
 
 def _begin_stream(run: RunFold, visit: VisitFold, task: Task, effect: str | None) -> None:
     """Note the stream that a try runs, if its node runs one."""
-    kind = stream_kind(working_node(run.graph.node(task.node), task.item))
+    kind = stream_kind(run.node(task.node, task.item))
     if kind is not None and effect is not None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if visit.effects.get(task.place) != effect:
@@ -347,7 +347,7 @@ def _change(run: RunFold, visit: VisitFold, event: stored.StepAnswered) -> None:
 
 def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: stored.StepAnswered) -> None:
     """Let a map that was held go on with its items, which are those of the list that it sees now."""
-    node = run.graph.node(visit.node)
+    node = run.node(visit.node)
     if event.point == "before" and isinstance(node, MapNode) and not visit.next_item:
         visit.items = items_seen(run, node, visit.view)
     if visit.items is not None:

@@ -6,7 +6,6 @@ node stands for all that was recorded of it.
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import NodeAttemptCompleted
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import Kept, RunFold, VisitFold
 from steptrail.domain.flow.policies import Cache
 from steptrail.domain.flow.seeing import seen_by
@@ -37,7 +36,7 @@ def kept_result(run: RunFold, visit: VisitFold, item: int | None, now: int) -> K
 
 
 def _cache(run: RunFold, visit: VisitFold, item: int | None) -> Cache | None:
-    return working_node(run.graph.node(visit.node), item).cache
+    return run.node(visit.node, item).cache
 
 
 def _key(run: RunFold, visit: VisitFold, item: int | None, cache: Cache) -> str:

@@ -71,7 +71,7 @@ class Lent(NamedTuple):
 
 def lent_to(run: RunFold, task: Task) -> Lent | None:
     """Return what the stream of a task may use, with what it has used so far; None for no limit."""
-    node, visit, prices = run.graph.node(task.node), run.open[task.node], run.options.prices
+    node, visit, prices = run.node(task.node), run.open[task.node], run.options.prices
     own = visit.bills.get(task.place, BilledUsage())
     known: list[tuple[Budget, BilledUsage]] = []
     if run.options.budget is not None:

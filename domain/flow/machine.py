@@ -67,7 +67,7 @@ def _restated(state: FlowState, event: events.FlowEvent) -> events.FlowEvent:
     task = run.tasks.get((event.node, event.visit, event.item))
     if task is None:
         return event
-    then = then_after(run, run.graph.node(event.node), task, event.reason)
+    then = then_after(run, task, event.reason)
     return event if then is event.then else structs.replace(event, then=then)
 
 

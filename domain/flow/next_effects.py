@@ -163,7 +163,7 @@ def _further_items(run: RunFold) -> Iterator[tuple[VisitFold, int]]:
     """Yield the maps of which further items may begin, with how many: those before them may all wait for people."""
     active = Counter([task.node for task in run.tasks.values()])
     for visit in run.maps():
-        node = run.graph.node(visit.node)
+        node = run.node(visit.node)
         if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
             continue
         if (further := min(visit.items - visit.next_item, node.concurrency - active[visit.node])) > 0:
@@ -178,7 +178,7 @@ def _started(run: RunFold, ends: Ends, now: int) -> FlowEffect | None:
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
     for task in _due(run, ends, now, room):
-        effect = _before(run, run.graph.node(task.node), task)
+        effect = _before(run, run.node(task.node), task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
         if len(starts) < room:
@@ -229,7 +229,7 @@ def _until(run: RunFold, waits: Ends, now: int) -> int | None:
     """
     ends = [*(end for end, _ in waits), *deadlines(run)]
     for visit in run.open.values():
-        timeout = run.graph.node(visit.node).timeout
+        timeout = run.node(visit.node).timeout
         if timeout is not None and (end := visit.clock.reaches(round(timeout * 1e6))) is not None:
             ends.append(end)
     return min((end for end in ends if end > now), default=None)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from steptrail.domain.flow.concluding import enabled
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.kinds.merging import Branch
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -17,7 +16,7 @@ from steptrail.domain.json_value import JsonValue
 
 def seen_by(run: RunFold, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""
-    node, seen = run.graph.node(visit.node), seen_in(run, visit.view)
+    node, seen = run.node(visit.node), seen_in(run, visit.view)
     value = None if item is None or not isinstance(node, MapNode) else seen.item_at(node.over, item)
     successors = tuple(run.graph.edges[edge].target for edge in enabled(run.graph, node))
     return replace(seen, item=value, index=item, successors=successors)
@@ -25,7 +24,7 @@ def seen_by(run: RunFold, visit: VisitFold, item: int | None = None) -> Seen:
 
 def given_below(run: RunFold, visit: VisitFold, item: int | None) -> JsonValue:
     """Return what a visit, or an item of a map, gives to the stream that it runs; None for what it cannot fill in."""
-    node = working_node(run.graph.node(visit.node), item)
+    node = run.node(visit.node, item)
     templates = [getattr(node, name) for name in TEMPLATES.get(type(node), ())]
     try:
         return filled(templates, seen_by(run, visit, item))

@@ -125,7 +125,7 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
 def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str, str]]:
     state, info = explained.state, error.error
     run = state.run
-    node = run.graph.node(error.node_id) if run is not None else None
+    node = run.node(error.node_id) if run is not None else None
     item = f", item {error.item + 1}" if error.item is not None else ""
     critical = "critical" if node is not None and node.critical else "not critical"
     known = [] if info is None else list(error_lines(info))

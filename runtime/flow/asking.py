@@ -2,7 +2,6 @@
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import ApprovalRequested, FlowEvent, HumanRequested
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.kinds.people import PersonsQuestion, asked
@@ -23,11 +22,10 @@ def question(run: RunFold, task: Task, now: int, schemas: Schemas, tool: object 
 
     `tool` is that of the node, if it is known here: nobody is asked about arguments that do not fit it.
     """
-    outer, visit = run.graph.node(task.node), run.open[task.node]
+    node, visit = run.node(task.node, task.item), run.open[task.node]
     seen, name = seen_by(run, visit, task.item), effect_id(visit.execution, *task.key)
     # What a retry asks again is another question.
     request_id = f"{name}:r{run.retries}" if run.retries else name
-    node = working_node(outer, task.item)
     try:
         if isinstance(node, HumanNode):
             if node.schema is not None:

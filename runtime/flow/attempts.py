@@ -82,7 +82,7 @@ class Attempts:
         """Record that these tries are about to be made, that they cannot be made, or that a kept result stands in."""
         for key in keys:
             run, visit = self._place(key)
-            node = working_node(run.graph.node(key[0]), key[2])
+            node = run.node(key[0], key[2])
             task = run.tasks.get(key) or Task(*key)
             if (call := self._prepared_or_faulty(run, visit, task)) is None:
                 continue
@@ -154,7 +154,7 @@ class Attempts:
             return None
 
     def _prepare(self, run: RunFold, visit: VisitFold, task: Task) -> NodeCall:
-        outer = run.graph.node(task.node)
+        outer = run.node(task.node)
         node = working_node(outer, task.item)
         # An item of a map spends from the budget of the map too.
         budgets, of_cost = (outer.budget, node.budget), {"limit": "max_cost_usd"}
@@ -178,8 +178,7 @@ class Attempts:
 
     def _begin(self, key: TaskKey) -> None:
         run, visit = self._place(key)
-        outer, task, now = run.graph.node(key[0]), run.tasks[key], self._journal.now()
-        node = working_node(outer, key[2])
+        node, task, now = run.node(key[0], key[2]), run.tasks[key], self._journal.now()
         call = self._prepared.pop(key, None) or self._prepared_or_faulty(run, visit, task)
         if call is None:
             return

@@ -38,7 +38,7 @@ def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow | None, means:
 def _evaluated(
     name: str, run: RunFold, task: Task, flow: BuiltWorkflow | None, means: FlowMeans, now: int
 ) -> FlowEvent:
-    node = run.graph.node(task.node)
+    node = run.node(task.node)
     brought = means.of_nodes
     if flow is not None:
         brought = brought._replace(functions=functions_of(node, flow.functions.get(node.id, {})))

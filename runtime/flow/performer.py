@@ -21,7 +21,6 @@ from steptrail.domain.flow.events import (
     NodeRetryScheduled,
     StepHeld,
 )
-from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, of_try
@@ -162,7 +161,7 @@ class FlowRunner:
     def _schedule(self, key: TaskKey) -> None:
         state = self._journal.asked
         run = state.at_work()
-        task, node = run.tasks[key], working_node(run.graph.node(key[0]), key[2])
+        task, node = run.tasks[key], run.node(key[0], key[2])
         asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
         draw = self._env.draw()
         delay = node.retry.delay(max(1, task.failures), draw, asked)

@@ -221,7 +221,7 @@ class FlowLife:
     def start(self, key: TaskKey) -> None:
         """Record that a try is about to be made, that it cannot be made, or that a kept result stands in."""
         run = self.state.at_work()
-        outer, visit, task = run.graph.node(key[0]), run.open[key[0]], run.tasks.get(key) or Task(*key)
+        outer, visit, task = run.node(key[0]), run.open[key[0]], run.tasks.get(key) or Task(*key)
         node = working_node(outer, key[2])
         has_no_list = isinstance(outer, MapNode) and key[2] is None
         if has_no_list or self.draw(st.sampled_from([False] * 19 + [True])):
@@ -270,7 +270,7 @@ class FlowLife:
             else:
                 self.delays -= 1
                 effect = run.open[key[0]].effects[task.place]
-                kind = stream_kind(working_node(run.graph.node(key[0]), key[2]))
+                kind = stream_kind(run.node(key[0], key[2]))
                 end = structs.replace(end, stream=f"{kind}:{session_for_call(effect)}")
         self.flying.discard(key)
         self.record(interrupted(run, task, end) if isinstance(end, CutReason) else end)
@@ -310,7 +310,7 @@ class FlowLife:
         if not due:
             return False
         task = self.draw(st.sampled_from(due))
-        node = working_node(run.graph.node(task.node), task.item)
+        node = run.node(task.node, task.item)
         answers: list[FlowCommand]
         if task.phase is TaskPhase.PARKED:
             again = SettleNode(effect_id=task.effect_id, by="ana", verdict="rerun")
