@@ -137,6 +137,10 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return store_of(request, tmp_path)
 
 
+ON_FILE_ONLY = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+"""Marks a test or a class whose subject no server does otherwise, beside others that ask a server the same."""
+
+
 def store_of(request: pytest.FixtureRequest, tmp_path: Path, *, on_server: str = "postgres_store_url") -> str:
     """Return the address of a store of the kind that a parameter names; `on_server` is the fixture of one there."""
     if request.param == "sqlite":

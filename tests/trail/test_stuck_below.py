@@ -17,7 +17,7 @@ from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
 from steptrail.workflow import BuiltWorkflow, FlowTool, Workflow
 from tests.runner.test_changed_contexts import CONTEXTS, New, Old, boss, clerk, flow
-from tests.trail.workers import Place, ended, until
+from tests.trail.workers import ON_FILES_ONLY, Place, ended, until
 
 pytestmark = pytest.mark.usefixtures("often", "impatiently")
 
@@ -69,6 +69,7 @@ def order(*nodes: str, ran: list[str]) -> BuiltWorkflow:
     return Workflow("order").flow("sub", built).build()
 
 
+@ON_FILES_ONLY
 async def test_a_run_is_left_to_a_worker_that_has_the_code_of_the_workflow_below_it(place: Place) -> None:
     ran: list[str] = []
     old, new, left = order("a", "b", ran=ran), order("a", "y", ran=ran), list[str]()
@@ -99,6 +100,7 @@ async def test_so_is_a_run_whose_owner_died_before_it_paused_the_workflow_below(
     assert ran == ["a", "b"]
 
 
+@ON_FILES_ONLY
 async def test_of_two_versions_that_differ_in_a_workflow_below_each_goes_on_with_what_it_began(place: Place) -> None:
     ran: list[str] = []
     old, new = order("a", "b", ran=ran), order("a", "y", ran=ran)
@@ -145,6 +147,7 @@ async def test_so_does_each_of_two_versions_of_a_tool_that_runs_a_workflow(
     assert sorted(ran) == ["a", "a", "b", "y"]
 
 
+@ON_FILES_ONLY
 async def test_so_is_one_that_is_retried(place: Place) -> None:
     ran: list[str] = []
     old, new, left = order("a", "b", ran=ran), order("a", "y", ran=ran), list[str]()

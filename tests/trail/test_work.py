@@ -42,7 +42,7 @@ from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool, Tool
 from steptrail.workflow import BuiltWorkflow, FlowTool, Workflow
 from tests.runner.kit import agent_of
-from tests.trail.workers import PATIENCE, Desk, Place, ended, left_by_a_crash, until
+from tests.trail.workers import ON_FILES_ONLY, PATIENCE, Desk, Place, ended, left_by_a_crash, until
 
 pytestmark = pytest.mark.usefixtures("often")
 
@@ -251,6 +251,7 @@ async def test_a_worker_whose_drain_is_cancelled_leaves_no_call_running(
     assert desk.ran == Counter({"s:1:1:0": 2})
 
 
+@ON_FILES_ONLY
 async def test_the_version_of_the_agent_that_began_goes_on(place: Place) -> None:
     told: list[str] = []
 
@@ -270,6 +271,7 @@ async def test_the_version_of_the_agent_that_began_goes_on(place: Place) -> None
     assert told == ["old", "new"]
 
 
+@ON_FILES_ONLY
 async def test_of_two_versions_that_differ_in_the_code_of_a_tool_alone_the_last_goes_on(place: Place) -> None:
     told: list[str] = []
 
@@ -297,6 +299,7 @@ async def test_of_two_versions_that_differ_in_the_code_of_a_tool_alone_the_last_
 
 
 @pytest.mark.acceptance("9.2-5")
+@ON_FILES_ONLY
 async def test_with_strict_a_session_goes_on_only_with_the_very_agent_that_began_it(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -327,6 +330,7 @@ async def test_with_strict_a_session_goes_on_only_with_the_very_agent_that_began
     assert caplog.text.count("is due, and left as it is") == 1
 
 
+@ON_FILES_ONLY
 async def test_a_context_that_no_longer_fits_leaves_the_session_to_a_worker_that_takes_it(place: Place) -> None:
     def agent(fields: type[BaseModel]) -> Agent[str, BaseModel]:
         return agent_of(["Done."]).with_context(fields).build()

@@ -16,6 +16,8 @@ from steptrail.testing import call
 from tests.runner.kit import Crash, agent_of
 
 PATIENCE = 30.0
+ON_FILES_ONLY = pytest.mark.parametrize("place", ["sqlite", "sqlite, woken by mischief"], indirect=True)
+"""Marks a test of what workers decide by code and context, which no server and no engine of it does otherwise."""
 
 
 class Desk:

@@ -17,6 +17,7 @@ from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
 from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projection, Table
 from steptrail.testing import ScriptedModel, call, say
+from tests.conftest import ON_FILE_ONLY
 from tests.views.kit import folded_again
 
 _I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
@@ -160,6 +161,7 @@ async def test_tables_of_a_service_are_kept_beside_ours_and_asked_with_them(stor
         assert await trail.views.verify() == []
 
 
+@ON_FILE_ONLY
 async def test_one_that_remembers_nothing_of_a_session_counts_all_of_it(store_url: str) -> None:
     async with Steptrail.open(store_url, projections=[Forgetful()]) as trail:
         await trail.run(desk(450), "hi", session="a")
@@ -243,6 +245,7 @@ async def test_who_keeps_going_counts_into_what_another_one_has_rebuilt_though_n
                     await asyncio.sleep(0.05)
 
 
+@ON_FILE_ONLY
 async def test_one_that_fails_stops_alone_and_one_that_is_to_skip_goes_on(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,6 +301,7 @@ async def test_ours_are_counted_anew_without_what_was_erased_though_one_has_stop
         assert await trail.views.verify() == []
 
 
+@ON_FILE_ONLY
 def test_the_command_tells_of_projections_that_it_does_not_know(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -335,6 +339,7 @@ async def test_the_pages_of_the_inspector_tell_of_them_and_count_without_them(tm
         assert "1 of its events skipped because it failed" in health
 
 
+@ON_FILE_ONLY
 def test_commands_that_are_told_where_the_class_is_count_with_it(
     store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -414,6 +419,7 @@ async def test_without_the_class_there_is_no_such_table(store_url: str) -> None:
             await refunds(trail)
 
 
+@ON_FILE_ONLY
 async def test_a_count_from_the_beginning_reads_the_log_once_however_sessions_begin(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,9 @@ async def test_the_tables_hold_what_the_log_says(store_url: str) -> None:
         assert await views.lag() == 0
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    ("store_url", "most"), [*(("sqlite", most) for most in (1, 2, 3, 1000)), ("postgres", 2)], indirect=["store_url"]
+)
 async def test_the_cuts_of_batches_and_another_process_change_nothing(store_url: str, most: int) -> None:
     async with viewed(store_url, most=most) as (store, views):
         await note(store, "agent:a", 1, 2)
@@ -214,7 +216,9 @@ async def test_read_models_that_go_away_while_entries_are_tried_one_by_one_have_
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
-@pytest.mark.parametrize("bad", [1, 2, 7, 9, 12])
+@pytest.mark.parametrize(
+    ("store_url", "bad"), [*(("sqlite", bad) for bad in (1, 2, 7, 9, 12)), ("postgres", 7)], indirect=["store_url"]
+)
 async def test_a_rebuild_finds_the_entry_that_fails_on_any_page_of_a_batch(
     store_url: str, on_error: OnError, bad: int
 ) -> None:

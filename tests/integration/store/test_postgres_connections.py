@@ -44,7 +44,7 @@ async def at_once(url: str, then: Callable[[], int], **options: Any) -> tuple[in
 
 
 @pytest.mark.acceptance("9.1-2")
-@pytest.mark.parametrize(("setting", "most"), [("", 8), ("?connections=5", 5), ("?connections=12", 12)])
+@pytest.mark.parametrize(("setting", "most"), [("", 8), ("?connections=5", 5)])
 async def test_a_process_with_many_sessions_opens_no_more_connections_than_it_is_allowed(
     postgres_server: PostgresServer, postgres_database: str, setting: str, most: int
 ) -> None:
