@@ -73,7 +73,7 @@ async def _all(waiting: int, due: int, seconds: float) -> None:
     cases = [(0, 0, False), (waiting, 0, False), (0, 0, True), (waiting, 0, True), (waiting, due, False)]
     print("| store | wait | due for others | starts a second | of a core | questions a second | rows a second |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as folder, PostgresServer() as server:
+    with tempfile.TemporaryDirectory() as folder, PostgresServer(settings=()) as server:
         for number, (many, others, busy) in enumerate(cases):
             file = f"sqlite:///{Path(folder) / f'{number}.db'}"
             for name, url in (("SQLite", file), ("PostgreSQL", server.url(server.create_database()))):

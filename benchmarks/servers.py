@@ -33,4 +33,4 @@ async def open_postgres() -> AsyncGenerator[PostgresSite, None]:
 
 
 def _started(stack: ExitStack) -> str:
-    return stack.enter_context(PostgresServer()).url("postgres")
+    return stack.enter_context(PostgresServer(settings=())).url("postgres")

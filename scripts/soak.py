@@ -136,7 +136,7 @@ def _restarts(pool: WorkerPool, store: str, url: str, folder: Path, given: argpa
     del url
     load = Load(given.restarted, seconds=0.1, calls=19, every=0.25, is_durable=True)
     whole = load.sessions * load.every
-    with PostgresServer() as server:
+    with PostgresServer(settings=()) as server:
 
         def restart(number: int) -> None:
             server.restart((signal.SIGINT, signal.SIGQUIT)[number])

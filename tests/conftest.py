@@ -82,8 +82,7 @@ def postgres_server() -> "Iterator[PostgresServer]":
     """One server for each worker of a test run, started when the first test needs it."""
     from tests.harness.postgres_server import PostgresServer
 
-    # With less to look through for what is shared, each connection begins and each table goes in less time.
-    with PostgresServer(settings=["shared_buffers=8MB"]) as server:
+    with PostgresServer() as server:
         yield server
 
 

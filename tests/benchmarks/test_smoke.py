@@ -12,15 +12,17 @@ import pytest
 from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, contenders, measure
 from benchmarks.peers.disks import build_shim
 from benchmarks.peers.scenarios import Scenario
+from benchmarks.servers import VARIABLE, open_postgres
+from tests.harness.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 
 
 # Half a minute of processor time, of which a machine with much else to do may give it a tenth.
 @pytest.mark.timeout(900)
-def test_a_run_measures_everything_and_leaves_its_results(tmp_path: Path) -> None:
+def test_a_run_measures_everything_and_leaves_its_results(tmp_path: Path, postgres_server: PostgresServer) -> None:
     out = tmp_path / "results"
-    environment = {name: value for name, value in os.environ.items() if name != "STEPTRAIL_BENCH_POSTGRES"}
+    environment = {**os.environ, VARIABLE: postgres_server.url("postgres")}
     command = [sys.executable, "-m", "benchmarks", "--smoke", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -59,6 +61,12 @@ def test_a_run_measures_everything_and_leaves_its_results(tmp_path: Path) -> Non
     }
     assert str(tmp_path) not in report
     assert "<svg" in (out / "bench.svg").read_text(encoding="utf-8")
+
+
+async def test_without_a_server_to_measure_on_one_is_started_that_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    async with open_postgres() as site:
+        assert site.settings()["fsync"] == "on"
 
 
 @pytest.mark.parametrize("scenario", Scenario)

@@ -33,7 +33,7 @@ def store_to_use_up(name: str, folder: Path) -> Generator[str]:
     else:
         from tests.harness.postgres_server import PostgresServer
 
-        with PostgresServer() as server:
+        with PostgresServer(settings=()) as server:
             yield server.url(server.create_database())
 
 
