@@ -1,4 +1,4 @@
-"""A toy, an agent and a workflow are all machines; agents on both stores, which do the same with the rows of each."""
+"""A toy, an agent and a workflow are all machines, on both stores."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -35,7 +35,6 @@ from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
 from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
-from tests.conftest import ON_FILE_ONLY
 from tests.contracts.machine_contract import HOUR, ForkingContract, Subject, World
 from tests.contracts.toy_machine import (
     TOY,
@@ -100,7 +99,6 @@ if "toy:" not in KINDS:
     )
 
 
-@ON_FILE_ONLY
 class TestToy(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         def counting(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
@@ -190,7 +188,6 @@ def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
     return written.chain("n1", "n2", "n3").build()
 
 
-@ON_FILE_ONLY
 class TestFlows(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         flow = counting_flow(world, asks=asks)
