@@ -136,7 +136,9 @@ def until_free(work: Callable[[], T], patience: float) -> T:
                 return work()
         except UnicodeDecodeError as error:
             # What is damaged in the file stands in SQLite's message, which Python then cannot read.
-            raise sqlite3.DatabaseError("its structure is damaged") from error
+            damaged = sqlite3.DatabaseError("malformed database schema")
+            damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damaged from error
         except sqlite3.OperationalError as error:
             if primary_code(error) not in _LOCKED:
                 raise

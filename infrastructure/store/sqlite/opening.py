@@ -30,6 +30,7 @@ from steptrail.infrastructure.store.sqlite.errors import (
     moved,
     primary_code,
     translate,
+    translated,
     until_free,
 )
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
@@ -69,16 +70,14 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
 
 def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
     """Open a store that is there, without writing to it."""
+    name = str(path)
     connections = ReadOnlyConnections(path, patience=patience)
     if not _look(path, patience, needed=True, to_write=False):
-        try:
-            version = connections.read(lambda connection: check_header(connection, str(path), to_write=False))
-        except sqlite3.Error as error:
-            raise translate(error, str(path)) from error
+        version = translated(lambda: connections.read(lambda c: check_header(c, name, to_write=False)), name)
         if not version:
             raise _empty(path)
-    recorder = SqliteRecorder(connections, store=str(path), is_quiet=QuietFiles(path))
-    return RecorderEventStore(recorder, NoLeases(path, patience=patience), name=str(path))
+    recorder = SqliteRecorder(connections, store=name, is_quiet=QuietFiles(path))
+    return RecorderEventStore(recorder, NoLeases(path, patience=patience), name=name)
 
 
 def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
@@ -126,10 +125,7 @@ def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
         raise StoreUnavailable(f"the store {path} cannot be read: check its rights")
     if _pages_before(path) == 0:
         return 0
-    try:
-        version = _format(path, patience, to_write)
-    except sqlite3.Error as error:
-        raise translate(error, str(path)) from error
+    version = translated(lambda: _format(path, patience, to_write), str(path))
     if needed and not version:
         raise _empty(path)
     return 0 if is_to_be_undone(path) else version
@@ -141,7 +137,7 @@ def _format(path: Path, patience: float, to_write: bool) -> int:
 
     try:
         with INSIDE, closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
-            return checked(connection)
+            return until_free(lambda: checked(connection), patience)
     except sqlite3.DatabaseError as error:
         if primary_code(error) not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             raise

@@ -5,7 +5,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from steptrail.domain.errors import StoreDamaged
 from steptrail.infrastructure.store.core.tables import FORMAT
+from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
 
 
@@ -26,3 +30,15 @@ def test_a_store_that_another_process_makes_meanwhile_is_none_of_another_applica
 
     with closing(sqlite3.connect(path, factory=Slow)) as connection:
         assert check_header(connection, str(path)) in {0, FORMAT}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_table_whose_name_is_no_text_any_more_is_damage(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "runs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        initialise(connection, str(path))
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET name = CAST(X'CE62' AS TEXT), sql = 'none' WHERE name = 'blobs'")
+        connection.commit()
+    with pytest.raises(StoreDamaged, match="restore it from a backup"):
+        open_store(f"sqlite:///{path}", read_only=read_only)
