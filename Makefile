@@ -64,9 +64,9 @@ test: setup others
 	$(BIN)/pytest $(ALL_TESTS) $(PYTEST_ARGS)
 
 # Not what a change of the domain, the projections or the runtime needs: the pages of the inspector, the files of the read
-# models, what the command line prints, the clients of models, what holds of the sources as texts and of the programs
-# around them, and the tests of what tests use. `FAST_WITHOUT=` takes them all in.
-FAST_WITHOUT ?= inspector meta properties/test_stream_cuts.py unit/cli unit/harness unit/models views
+# models, what the command line prints, the clients of models and of MCP servers, what holds of the sources as texts and
+# of the programs around them, and the tests of what tests use. `FAST_WITHOUT=` takes them all in.
+FAST_WITHOUT ?= inspector meta properties/test_stream_cuts.py unit/cli unit/harness unit/mcp unit/models views
 
 # About a minute on two idle cores. A third worker uses what the others leave while they wait.
 fast: setup lint
