@@ -31,7 +31,7 @@ from steptrail.infrastructure.store.sqlite.errors import HeldUp, until_free
 from steptrail.infrastructure.store.sqlite.events_of_stream import BEGIN_OF, EVENTS_OF_COMMITS, LAST_VERSION, OF_STREAM
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
-from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
+from steptrail.infrastructure.store.sqlite.schema import ddl, initialise_in_memory
 
 _PATIENCE = 5.0
 _TABLES = "events"
@@ -157,7 +157,7 @@ def recorder_in_memory(patience: float) -> SQLiteEventRecorder:
     database = f"file:steptrail-{uuid4().hex}?mode=memory&cache=shared"
     datastore = SQLiteDatastore(database, originator_id_type="text")
     connections = PooledConnections(datastore, patience=patience)
-    connections.write(lambda connection: initialise(connection, ":memory:"))
+    connections.write(initialise_in_memory)
     return SQLiteEventRecorder(datastore, connections=connections, store=":memory:")
 
 

@@ -4,7 +4,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import file_error
@@ -72,14 +72,10 @@ class ListeningThread:
             woken.select(self._pause)
             while not self.is_closed:
                 try:
-                    connection = self._connections.open()
-                    try:
-                        with Ears() as news:
-                            news.register(ears, selectors.EVENT_READ)
-                            news.register(connection.fileno(), selectors.EVENT_READ)
-                            listen(connection, news, ears)
-                    finally:
-                        connection.close()
+                    with closing(self._connections.open()) as connection, Ears() as news:
+                        news.register(ears, selectors.EVENT_READ)
+                        news.register(connection.fileno(), selectors.EVENT_READ)
+                        listen(connection, news, ears)
                 except (StoreError, ServerFailure):
                     # A standby does not listen at all, and asking again at once would never end.
                     self._rest(woken, ears)

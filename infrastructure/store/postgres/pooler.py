@@ -6,6 +6,7 @@ comes, all of it without an error, so such a pooler is refused when a store or a
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from uuid import uuid4
 
 from steptrail.domain.errors import StoreUnavailable
@@ -22,16 +23,12 @@ def check_sessions(ours: Connection, dial: Callable[[], Connection], name: str) 
     # The number that a connection is told first is that of its session, unless a pooler stands between.
     if attempt(ours, _session) == ours.info.backend_pid:
         return
-    other = dial()
-    try:
-        is_shared = _is_shared(ours, other)
-    finally:
-        other.close()
-    if is_shared:
-        raise StoreUnavailable(
-            f"{name} is behind a pooler that shares sessions between connections: "
-            "connect directly, or through a pooler in session mode (pool_mode=session in PgBouncer)"
-        )
+    with closing(dial()) as other:
+        if _is_shared(ours, other):
+            raise StoreUnavailable(
+                f"{name} is behind a pooler that shares sessions between connections: "
+                "connect directly, or through a pooler in session mode (pool_mode=session in PgBouncer)"
+            )
 
 
 def _is_shared(ours: Connection, other: Connection) -> bool:

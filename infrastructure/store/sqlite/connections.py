@@ -9,6 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -289,11 +290,8 @@ class ReadOnlyConnections:
 
     def _ask(self, mode: str, work: Work[T]) -> T:
         def once() -> T:
-            connection = connect(file_uri(self._path, mode))
-            try:
+            with closing(connect(file_uri(self._path, mode))) as connection:
                 return work(connection)
-            finally:
-                connection.close()
 
         return until_free(once, self._patience)
 
