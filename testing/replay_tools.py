@@ -10,7 +10,6 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.shared.run import CutBy
-from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent import tool_port
@@ -60,7 +59,7 @@ def replay_tools(
     that was not recorded raises `ReplayMismatch`. `live` is for `replay`.
     """
     shelf = _Shelf(recording, live)
-    return {name: _ReplayedTool(tool.spec, shelf) for name, tool in agent.tools.items()}
+    return {name: _ReplayedTool(tool, shelf) for name, tool in agent.tools.items()}
 
 
 class _Shelf:
@@ -95,8 +94,12 @@ class _Shelf:
 
 
 class _ReplayedTool:
-    def __init__(self, spec: ToolSpec, shelf: _Shelf) -> None:
-        self.spec, self._shelf = spec, shelf
+    """A tool that gives what was recorded, with the spec, the digest and the check of arguments of the real one."""
+
+    def __init__(self, tool: tool_port.RunnableTool, shelf: _Shelf) -> None:
+        self.spec, self._shelf = tool.spec, shelf
+        self.digest = getattr(tool, "digest", None)
+        self.check_arguments = getattr(tool, "check_arguments", None)
 
     async def run(
         self,

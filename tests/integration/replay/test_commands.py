@@ -27,6 +27,7 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Recording, Reply, ScriptedModel, call, calls, normalise, replay
 from steptrail.testing.replay_tools import replayed
+from steptrail.workflow import FlowTool, Workflow
 from tests.integration.replay.kit import SCRIPT, recording_of, shop
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -411,4 +412,24 @@ async def test_given_questions_to_people_then_their_answers_come_again_and_when_
         await trail.session("s").approve(yes, by="ana", arguments={"cents": 3})
         await trail.session("s").deny(no, by="ben", reason="too much")
         await trail.session("s").resume(builder.build())
+        await again(builder, trail)
+
+
+async def test_given_a_call_that_does_not_fit_beside_a_question_then_nobody_is_asked_about_it_again() -> None:
+    unfit = calls(("pay", {"cents": "many"}), ("pay", {"cents": 2}))
+    builder = AgentBuilder("till").with_tools(pay).with_error_policy(ErrorPolicy.ignore_tool_errors())
+    builder.with_model(ScriptedModel([unfit, "Paid two."]))
+    async with trail_of() as trail:
+        asked = await trail.run(builder.build(), "Pay.", session="s")
+        (question,) = asked.state.open_approvals
+        await trail.session("s").approve(question.id, by="ana")
+        await trail.session("s").resume(builder.build())
+        await again(builder, trail)
+
+
+async def test_given_a_tool_that_runs_a_workflow_then_the_replay_is_of_the_same_agent() -> None:
+    inner = Workflow("inner").function("say", lambda _: "said").build()
+    builder = AgentBuilder("above").with_tools(FlowTool(inner)).with_model(ScriptedModel([call("inner"), "Done."]))
+    async with trail_of() as trail:
+        await trail.run(builder.build(), "Go.", session="s")
         await again(builder, trail)
