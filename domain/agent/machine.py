@@ -1,6 +1,6 @@
 """The session of an agent, described as a machine of the kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from steptrail.domain.agent import events
 from steptrail.domain.agent.call_phases import CallPhase
@@ -37,20 +37,20 @@ def _reopen(state: AgentState, worker: str, took_over: bool) -> Resume | None:
     return Resume(agent=state.agent, worker=worker, last_seen=state.fold.seen_at, ended_by=ended_by)
 
 
-def _children(state: AgentState) -> Sequence[str]:
+def _children(state: AgentState) -> Mapping[str, None]:
     """Return the sessions that calls of the open step run, and those that calls of the last step left behind.
 
     A step that a fork shares with its source has left nothing behind that is the fork's.
     """
     last = state.current_step.tool_executions if state.current_step is not None else ()
     calls = state.tool_executions if state.is_open else last
-    return [
+    return dict.fromkeys(
         call.below
         for call in sorted(calls, key=lambda call: call.phase is not CallPhase.RUNNING)
         if call.below is not None
         and is_effect_of(state.agent_id, call.effect_id or "")
         and call.status is not CallStatus.COMPLETED
-    ]
+    )
 
 
 def _opens_segment(event: events.AgentEvent) -> bool:

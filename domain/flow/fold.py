@@ -99,8 +99,8 @@ class RunFold(ExecutionBase, kw_only=True):
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
-    have failed, and whose tries were cut off or had no end: the run went on without them. The clock `active`
-    shows the time in which any node ran.
+    have failed, and whose tries were cut off or had no end, each with the instant from which the run went on without
+    it. The clock `active` shows the time in which any node ran.
     `forkable_at` is the newest version at which none of the `acted` nodes was open.
     """
 
@@ -126,7 +126,7 @@ class RunFold(ExecutionBase, kw_only=True):
     ended_by: EndedBy | None = None
     ending_at: int = 0
     waiting_since: int = 0
-    left: tuple[str, ...] = ()
+    left: Layers[str, int] = field(default_factory=Layers[str, int])
     forkable_at: int = 0
 
     @property

@@ -141,11 +141,11 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
         task = run.tasks.pop((event.node, event.visit, event.item), None)
         if task is not None and task.stream is not None and event.error.failure is not FailureClass.CHILD:
             # It was given up, with its time or its budget used up, and has not ended by itself.
-            run.left = (*run.left, task.stream)
+            run.left = run.left.set(task.stream, at)
         run.follow_clock(visit, at)
         return
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
-    run.left = (*run.left, *(stream for stream in below if stream is not None))
+    run.left = run.left.updated({stream: at for stream in below if stream is not None})
     delta = recorded(event.output_key, *_errors_of_items(visit), event.error)
     _close(run, visit, replace(delta, sets=delta.sets | _no_answer(run, visit)), event.enables)
 

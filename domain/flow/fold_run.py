@@ -76,7 +76,7 @@ def _flow_forked(fold: FlowFold, event: stored.FlowForked, at: int) -> None:
         run.tries_of = run.tries_of.set(node, visit.tried_before)
         run.errors = Log([error for error in run.errors if (error.node_id, error.visit) != (node, visit.visit)])
     # The streams below, and whatever was asked or tried, stay with the source.
-    run.open, run.tasks, run.left = {}, {}, ()
+    run.open, run.tasks, run.left = {}, {}, Layers[str, int]()
     if run.finished is None:
         run.ended_by = None
 

@@ -1,6 +1,6 @@
 """The runs of a workflow, described as a machine of the kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from msgspec import structs
 
@@ -30,13 +30,13 @@ def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | Non
     return ResumeFlow(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
 
 
-def _children(state: FlowState) -> Sequence[str]:
+def _children(state: FlowState) -> Mapping[str, int | None]:
     if state.is_open:
         tasks = sorted(state.tasks, key=lambda task: task.phase is not TaskPhase.RUNNING)
-        return tuple(task.stream for task in tasks if task.stream is not None)
+        return dict.fromkeys(task.stream for task in tasks if task.stream is not None)
     # A run that has ended left those behind whose visits it gave up.
-    left = state.run.left if state.run is not None else ()
-    return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
+    left: Mapping[str, int] = state.run.left if state.run is not None else {}
+    return {**dict.fromkeys(stream for visit in state.open_visits for stream in visit.streams), **left}
 
 
 def _opens_segment(event: events.FlowEvent) -> bool:

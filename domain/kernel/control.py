@@ -1,6 +1,6 @@
 """The questions that the kernel asks of a state in order to lease its stream, drive it, pause it and stop it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from steptrail.domain.kernel.commands import Pause, Stop
@@ -23,7 +23,8 @@ class Control(NamedTuple, Generic[S, C]):
 
     `version_of_key` returns the version at which the command with an idempotency key was carried out; None when there
     was no such command, or when it is still being carried out. `children` returns the streams that this one began and
-    is responsible for: those that run beside it, those at work first, and those that were left behind when it ended.
+    is responsible for: those that run beside it, those at work first, and those that were left behind when it ended,
+    each with the instant from which this one went on without it, if it did.
     `began_and_ended` returns the instants at which the newest run began and ended (microseconds of UTC); None for what
     has not happened.
     """
@@ -33,6 +34,6 @@ class Control(NamedTuple, Generic[S, C]):
     asked: Callable[[S], Pause | Stop | None]
     reopen: Callable[[S, str, bool], C | None]
     version_of_key: Callable[[S, str], int | None]
-    children: Callable[[S], Sequence[str]]
+    children: Callable[[S], Mapping[str, int | None]]
     began_and_ended: Callable[[S], tuple[int | None, int | None]]
     stop_grace: Callable[[S], float | None] = lambda state: None

@@ -146,7 +146,7 @@ class Runner:
         if await self._journal.flush():
             self._over |= left
             this = control_of(self._env, self._journal.stream)
-            await this.stop_below(left, f"session {self._journal.peek().agent_id} goes on without it")
+            await this.stop_below(dict.fromkeys(left), f"session {self._journal.peek().agent_id} goes on without it")
 
     async def _open(self, state: AgentState) -> None:
         """Open the resources of the run, once. When that fails, the run waits."""

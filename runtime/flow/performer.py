@@ -5,7 +5,7 @@ leads to an effect outside the process is durable before it happens.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import structs
@@ -121,9 +121,9 @@ class FlowRunner:
     async def _stop_left(self) -> None:
         """Stop the streams of visits that were given up while the run goes on: they would go on for nothing."""
         state = self._journal.peek()
-        left = state.run.left if state.run is not None else ()
+        left: Mapping[str, int] = state.run.left if state.run is not None else {}
         if len(left) > self._stopped and await self._journal.flush():
-            given_up, self._stopped = left[self._stopped :], len(left)
+            given_up, self._stopped = dict([*left.items()][self._stopped :]), len(left)
             this = control_of(self._env, self._journal.stream)
             await this.stop_below(given_up, f"flow {state.flow_id} goes on without it")
 

@@ -4,7 +4,7 @@ The process that holds the lease drives the stream. A pause or a stop of a strea
 once, by the process that asks for it. Everything that was read before the lease was taken is read again under it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 
@@ -187,7 +187,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         Raises `CommandRejected` for a stream that is not paused, and `SessionNotFound`.
         """
         journal = await self.append(await self.existing(), command)
-        await few_at_once(self._control.children(journal.committed), partial(self._unpause_below, command))
+        await few_at_once([*self._control.children(journal.committed)], partial(self._unpause_below, command))
         return journal.committed
 
     async def _unpause_below(self, command: Unpause, child: str) -> None:
@@ -268,7 +268,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
         For a worker that ends those that wait go on waiting: there may be thousands, and it has a few seconds.
         """
-        children = self._control.children(state)
+        children: Sequence[str] = [*self._control.children(state)]
         if isinstance(command, Pause) and command.by == CALLER:
             children = await busy_among(self._env.store, children)
         await few_at_once(children, partial(self._ask_child, command))
@@ -300,25 +300,30 @@ class StreamControl(StreamCommands[S, C, E, F]):
         if self._control.standing(state).is_open:
             return ()
         asked, (_, ended_at) = self._control.asked(state), self._control.began_and_ended(state)
-        # A run may have begun thousands, and nearly all of them have ended.
-        still_open = await open_among(self._env.store, self._control.children(state))
-        left = [each for each in still_open if not await self._has_begun_since(ended_at, each)]
+        given_up = {stream: at or ended_at for stream, at in self._control.children(state).items()}
         by = asked.by if isinstance(asked, Stop) else "parent"
-        await self.stop_below(left, f"session {stream_name(self.stream)} has ended", by=by)
-        return left
+        return await self.stop_below(given_up, f"session {stream_name(self.stream)} has ended", by=by)
 
-    async def _has_begun_since(self, ended_at: int | None, stream: str) -> bool:
-        """Tell whether the newest run of a stream below began after the run of this one had ended: by hand."""
+    async def _has_begun_since(self, given_up_at: int | None, stream: str) -> bool:
+        """Tell whether the newest run of a stream below began after it was given up at that instant: by hand."""
         # One that was erased, one of an unknown kind; and what cannot be read now is not stopped either.
         with suppress(SessionNotFound, CommandRejected, StoreError):
             below = control_of(self._env, stream)
             began_at, _ = below.machine.control.began_and_ended((await below.journal()).committed)
-            return ended_at is not None and began_at is not None and began_at > ended_at
+            return given_up_at is not None and began_at is not None and began_at > given_up_at
         return False
 
-    async def stop_below(self, streams: Iterable[str], reason: str, *, by: str = "parent") -> None:
-        """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""
-        await few_at_once([*streams], partial(self._stop_one, Stop(by=by, reason=reason)))
+    async def stop_below(self, given_up: Mapping[str, int | None], reason: str, *, by: str = "parent") -> Sequence[str]:
+        """Stop streams that this one began and does not need any more, and return those that it had left open.
+
+        What somebody began by hand in one of them since the instant at which it was given up goes on. What does not
+        succeed is done at its end.
+        """
+        # A run may have begun thousands, and nearly all of them have ended.
+        still_open = await open_among(self._env.store, [*given_up])
+        left = [each for each in still_open if not await self._has_begun_since(given_up[each], each)]
+        await few_at_once(left, partial(self._stop_one, Stop(by=by, reason=reason)))
+        return left
 
     async def _stop_one(self, command: Stop, stream: str) -> None:
         with suppress(SessionNotFound, SessionBusy, CommandRejected, OwnershipLost, StoreError):

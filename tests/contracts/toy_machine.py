@@ -285,8 +285,8 @@ def _began_and_ended(toy: Toy) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _children(toy: Toy) -> tuple[str, ...]:
-    return ()
+def _children(toy: Toy) -> Mapping[str, None]:
+    return {}
 
 
 def _segment(toy: Toy) -> int:

@@ -110,7 +110,7 @@ async def test_a_run_can_be_forked_where_no_agent_was_under_way_and_nothing_unde
         assert (fork.tasks, fork.open_visits, fork.fold.keys, fork.parent) == ((), (), {}, None)
         assert (fork.status, event.status) == (event.status, "paused" if source.is_open else "completed")
         assert fork.active_seconds == source.active_seconds
-        assert FLOW.control.children(fork) == ()
+        assert FLOW.control.children(fork) == {}
         assert source.run is not None
         assert fork.run is not None
         assert fork.run.ended == source.run.ended
@@ -192,7 +192,7 @@ async def test_a_stream_below_that_its_source_has_given_up_is_none_of_the_fork()
         source = await trail.run(flow, vars={"items": [1]}, session="f", options=LEAVES)
         fork = await trail.flow("f").fork(session="g", by="ana")
         assert (source.status, len(FLOW.control.children(source.state))) == (ExecutionStatus.COMPLETED, 1)
-        assert FLOW.control.children(await fork.state()) == ()
+        assert FLOW.control.children(await fork.state()) == {}
 
 
 async def test_what_had_failed_is_retried_in_the_fork_and_not_in_its_source() -> None:

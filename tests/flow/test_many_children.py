@@ -158,7 +158,7 @@ async def test_the_children_at_work_are_asked_to_pause_before_those_that_rest() 
     last = max(at for at, each in enumerate(records) if isinstance(each.event, NodeAttemptSuspended))
     state = FLOW.evolve_all(FLOW.initial("flow:f"), records[:last])
     (at_work,) = [task.stream for task in state.tasks if task.phase is TaskPhase.RUNNING]
-    children = FLOW.control.children(state)
+    children = [*FLOW.control.children(state)]
     assert (children[0], len(children)) == (at_work, 3)
     assert state.tasks[0].stream != at_work
 

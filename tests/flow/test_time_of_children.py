@@ -161,6 +161,29 @@ async def test_what_somebody_ran_by_hand_in_a_stream_below_is_not_the_answer_of_
     assert (again.status, again.error and again.error.failure) == (ExecutionStatus.FAILED, FailureClass.CHILD)
 
 
+@pytest.mark.parametrize("in_a_map", [False, True])
+async def test_what_somebody_retries_by_hand_below_a_node_whose_failure_was_recorded_goes_on(in_a_map: bool) -> None:
+    model = ScriptedModel([RuntimeError("broken"), call("ask"), "by hand"])
+    ask = FlowTool(Workflow("ask").human("well", prompt="Well?").build())
+    agent = AgentBuilder("a").with_model(model).with_tools(ask).build()
+    written, clock = Workflow("t", options=LEAVES), HandClock()
+    if in_a_map:
+        written.map("below", over="input", agent=agent, prompt="go", on_error="continue")
+    else:
+        written.agent("below", agent, prompt="go", on_error="continue")
+    flow = written.human("then", prompt="Go on?").noop("end").chain("below", "then", "end").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, [1], session="f")
+        (row,) = [row for row in await trail.runs() if row.parent is not None]
+        clock.advance(1.0)
+        assert (await trail.session(row.session_id).retry(agent, by="ana")).status is ExecutionStatus.WAITING
+        await trail.flow("f").answer("then", approved=True, by="ana")
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.COMPLETED
+        (question,) = await trail.inbox()
+        await trail.flow(question.stream.removeprefix("flow:")).answer("well", approved=True, by="ana")
+        assert (await trail.session(row.session_id).resume(agent)).output == "by hand"
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", ["agent", "flow", "tool"])
 async def test_what_was_started_by_a_machine_with_a_fast_clock_waits_for_what_waits_below_it(kind: str) -> None:

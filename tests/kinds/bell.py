@@ -182,8 +182,8 @@ def _began_and_ended(bell: Bell) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _children(bell: Bell) -> Sequence[str]:
-    return ()
+def _children(bell: Bell) -> Mapping[str, None]:
+    return {}
 
 
 def _segment(bell: Bell) -> int:

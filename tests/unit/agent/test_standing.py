@@ -296,6 +296,6 @@ def test_the_children_are_the_sessions_that_calls_run_and_did_not_bring_to_an_en
     calls = given(*opened(agent(DESK)), *step(), asked(), wants("desk", "desk"))
     both = calls.and_(running(0, "desk", ToolEffect.IDEMPOTENT), running(1, "desk", ToolEffect.IDEMPOTENT))
     ids = [f"agent:{session_for_call(f'session:1:1:{position}')}" for position in (0, 1)]
-    assert AGENT.control.children(calls.state) == []
-    assert AGENT.control.children(both.state) == ids
-    assert AGENT.control.children(both.and_(returned(0)).state) == ids[1:]
+    assert AGENT.control.children(calls.state) == {}
+    assert [*AGENT.control.children(both.state)] == ids
+    assert [*AGENT.control.children(both.and_(returned(0)).state)] == ids[1:]
