@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
@@ -111,10 +110,9 @@ class _ReplayedTool:
         capture: tool_port.Capture,
     ) -> tool_port.ToolOutcome:
         """Return the recorded outcome; see `RunnableTool`."""
-        given = dict(arguments) if arguments is not None else None
-        asked = ToolExecution(position=0, call=ToolCallPart(id="", name=self.spec.name, arguments=given, raw=raw))
+        said = dict(arguments) if arguments is not None else raw
         live = self._shelf.live
-        call = self._shelf.take(self.spec.name, asked.arguments_digest, given if given is not None else raw)
+        call = self._shelf.take(self.spec.name, digest_of(said), said)
         if live is not None:
             await live.reach_end(call)
         outcome = _outcome(call, is_driven=live is not None)

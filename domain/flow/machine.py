@@ -31,12 +31,11 @@ def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | Non
 
 
 def _children(state: FlowState) -> Mapping[str, int | None]:
-    if state.is_open:
+    if state.is_open or state.run is None:
         tasks = sorted(state.tasks, key=lambda task: task.phase is not TaskPhase.RUNNING)
         return dict.fromkeys(task.stream for task in tasks if task.stream is not None)
     # A run that has ended left those behind whose visits it gave up.
-    left: Mapping[str, int] = state.run.left if state.run is not None else {}
-    return {**dict.fromkeys(stream for visit in state.open_visits for stream in visit.streams), **left}
+    return {**dict.fromkeys(stream for visit in state.open_visits for stream in visit.streams), **state.run.left}
 
 
 def _opens_segment(event: events.FlowEvent) -> bool:
