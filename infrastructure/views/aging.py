@@ -1,4 +1,4 @@
-"""Deletes rows that are old: those of runs that ended long ago, with all that belongs to them.
+"""Deletes rows that are old, of runs that ended long ago, and rows of erased streams, with all that belongs to them.
 
 An instant is remembered with the place of a projection, and every row that is older is gone, or goes. So what a batch
 writes of a run that was pruned before is deleted in its transaction, and a rebuild that is told the instant ends with
@@ -20,7 +20,7 @@ _AT_ONCE = 100
 
 
 class Aging:
-    """The tables of a projection that grow old. `prefix` stands before their names."""
+    """The tables of a projection of which rows are deleted. `prefix` stands before their names."""
 
     def __init__(self, projection: Projection[Any], prefix: str) -> None:
         self._prefix = prefix
@@ -60,6 +60,11 @@ class Aging:
                 there = self._keys(statements, owner, is_there, before, *(value for key in keys for value in key))
                 self._delete(statements, owner, sorted({*keys} - {*there}))
 
+    def erase(self, statements: Statements, owner: Table, stream: str) -> None:
+        """Delete the rows of a stream in a table that says of which it is, with all that belongs to them."""
+        ((named,),) = cleaned([column for column in owner.columns if column.name == owner.of_stream], [(stream,)])
+        self._delete(statements, owner, self._keys(statements, owner, f"{quoted(owner.of_stream)} = $1", named))
+
     def _keys(self, statements: Statements, owner: Table, where: str, *values: Scalar) -> list[Key]:
         key = ", ".join(map(quoted, owner.key))
         rows = statements.ask(f"SELECT {key} FROM {self._place(owner)} WHERE {where}", *values)  # noqa: S608
@@ -68,7 +73,7 @@ class Aging:
     def _delete(self, statements: Statements, owner: Table, keys: Sequence[Key]) -> None:
         for some in _cut(keys):
             values = [value for key in some for value in key]
-            for table in (*self._below[owner], owner):
+            for table in (*self._below.get(owner, ()), owner):
                 statements.change(
                     f"DELETE FROM {self._place(table)} WHERE {_any_of(owner.key, len(some), 1)}",  # noqa: S608
                     *values,

@@ -37,6 +37,10 @@ class FoldMemory(Generic[F]):
         """
         self._marks = bytearray(_MARKS)
 
+    def may_know(self, stream: str) -> bool:
+        """Whether something of a stream may have been folded."""
+        return self._marks is None or bool(self._marks[hash(stream) % _MARKS])
+
     def fold(self, entries: Iterable[LogEntry], changes: Changes) -> LogEntry | None:
         """Fold entries, and return the first that was not folded; None when all were.
 

@@ -4,7 +4,7 @@ What a batch of events changes and the place behind it are one transaction, whic
 nothing is counted twice, whatever is delivered again, and of two who write one is refused.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -37,6 +37,8 @@ _PROJECTIONS = Table(
         Column("error_position", _INTEGER, "the place of the event at which it stopped", is_optional=True),
         Column("error", _TEXT, "why it stopped there", is_optional=True),
         Column("pruned_before", _INTEGER, "rows that ended before are deleted; 0 for none", INSTANT),
+        Column("erased", _INTEGER, "how many erased streams sums still count"),
+        Column("erased_at", _INTEGER, "when the first of them was erased", INSTANT, is_optional=True),
     ),
     key=("name", "version"),
 )
@@ -107,16 +109,24 @@ class NotCounted(NamedTuple):
     why: str
 
 
+class Erasures(NamedTuple):
+    """How many erased streams are still counted in sums, and when the first of them was erased; None for none."""
+
+    streams: int = 0
+    since: int | None = None
+
+
 class ViewProgress(NamedTuple):
     """How far a projection has come in a generation, and where and why it has stopped; None while it has not.
 
-    Rows that ended before the instant `pruned_before` are deleted; 0 for none. `skipped` events were passed, and of
-    `damaged` streams something could not be read.
+    Rows that ended before the instant `pruned_before` are deleted; 0 for none. Rows of `erased` streams are deleted,
+    and their parts of sums are not. `skipped` events were passed, and of `damaged` streams something could not be read.
     """
 
     name: str
     version: int
     reached: Reached
+    erased: Erasures
     error_position: int | None
     error: str | None
     pruned_before: int
@@ -157,8 +167,8 @@ class Generation:
     def _begin(self, statements: Statements, name: str, version: int, pruned_before: int = 0) -> None:
         statements.change(
             f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
-            "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
-            f"coalesce(max(pruned_before), $4) FROM {self._prefix}projections WHERE name = $1 "
+            "stream_version, digest, pruned_before, erased) SELECT $1, $2, $3, 0, 0, '', 0, '', "
+            f"coalesce(max(pruned_before), $4), 0 FROM {self._prefix}projections WHERE name = $1 "
             "ON CONFLICT (name, version) DO NOTHING",
             name,
             version,
@@ -174,13 +184,14 @@ class Generation:
     def progress(self, statements: Statements) -> list[ViewProgress]:
         """Return how far each projection of this generation has come."""
         rows = statements.ask(
-            "SELECT name, version, position, at, stream, stream_version, digest, error_position, error, "  # noqa: S608
-            f"pruned_before, (SELECT count(*) FROM {self._prefix}skipped s WHERE s.name = p.name "
-            f"AND s.version = p.version), (SELECT count(*) FROM {self._prefix}damaged d WHERE d.name = p.name "
-            f"AND d.version = p.version) FROM {self._prefix}projections p "
+            "SELECT name, version, position, at, stream, stream_version, digest, erased, erased_at, "  # noqa: S608
+            "error_position, error, pruned_before, "
+            f"(SELECT count(*) FROM {self._prefix}skipped s WHERE s.name = p.name AND s.version = p.version), "
+            f"(SELECT count(*) FROM {self._prefix}damaged d WHERE d.name = p.name AND d.version = p.version) "
+            f"FROM {self._prefix}projections p "
             f"WHERE version <> {_NOT_BEGUN} ORDER BY name, version"
         )
-        return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
+        return [ViewProgress(row[0], row[1], Reached(*row[2:7]), Erasures(*row[7:9]), *row[9:]) for row in rows]
 
     def damaged(self, statements: Statements, projection: Projection[Any]) -> list[NotCounted]:
         """Return the records that a projection could not read, one for each stream."""
@@ -205,15 +216,18 @@ class Generation:
         changes: Changes,
         damage: Sequence[NotCounted] = (),
         skipped: Sequence[NotCounted] = (),
+        erased: Mapping[str, int] = {},
     ) -> None:
         """Apply what the events after position `before` change, and store how far that is.
+
+        Last of all the rows of `erased` streams are deleted, each with the instant at which it was erased.
 
         Raises `PlaceMoved` when the projection does not stand at `before`, and `Unfit` for rows that cannot be stored.
         """
 
         def work(statements: Statements) -> None:
             # First of all, so that the second of two writers waits for the first one here.
-            self._move(statements, projection, before, reached)
+            self._move(statements, projection, before, reached, erased)
             self.apply(statements, projection, changes)
             if pruned_before := self._pruned_before(statements, projection):
                 aging = Aging(projection, self._prefix)
@@ -230,8 +244,20 @@ class Generation:
                         stream_version,
                         _plain(said),
                     )
+            for stream in erased:
+                self._erase(statements, projection, stream)
 
         self.database.write(work)
+
+    def _erase(self, statements: Statements, projection: Projection[Any], stream: str) -> None:
+        """Delete the rows of a stream, and what is noted of it: none of that is in the log any more."""
+        made, aging = self._made_of(statements, projection), Aging(projection, self._prefix)
+        for table in projection.tables:
+            if table.of_stream and table.name in made:
+                aging.erase(statements, table, stream)
+        for book in ("damaged", "skipped"):
+            gone = f"DELETE FROM {self._prefix}{book} WHERE {_OF} AND stream = $3"  # noqa: S608 - names of ours
+            statements.change(gone, *_named(projection), _plain(stream))
 
     def prune(self, projection: Projection[Any], before: int, most: int) -> int:
         """Leave out rows that ended before an instant from now on, delete so many, and return how many there were.
@@ -316,13 +342,23 @@ class Generation:
         )
         return int(found[0][0])
 
-    def _move(self, statements: Statements, projection: Projection[Any], before: int, reached: Reached) -> None:
+    def _move(
+        self,
+        statements: Statements,
+        projection: Projection[Any],
+        before: int,
+        reached: Reached,
+        erased: Mapping[str, int],
+    ) -> None:
         moved = statements.change(
             f"UPDATE {self._prefix}projections SET position = $3, at = $4, stream = $5, stream_version = $6, "  # noqa: S608
-            f"digest = $7, error_position = NULL, error = NULL WHERE {_OF} AND position = $8",
+            f"digest = $7, error_position = NULL, error = NULL, erased = erased + $9, "
+            f"erased_at = coalesce(erased_at, $10) WHERE {_OF} AND position = $8",
             *_named(projection),
             *reached._replace(stream=_plain(reached.stream)),
             before,
+            len(erased),
+            min(erased.values(), default=None),
         )
         if not moved:
             raise PlaceMoved
@@ -346,13 +382,15 @@ class Generation:
     def check_made(self, statements: Statements, projection: Projection[Any], tables: Iterable[Table]) -> None:
         """Raise `Unfit` for a table that the projection did not have when it was begun here."""
         names = {table.name for table in tables}
-        if not names <= self._made:
-            of = f"SELECT name FROM {self._prefix}{quoted('tables')} WHERE projection = $1"  # noqa: S608
-            self._made |= {name for (name,) in statements.ask(of, projection.name)}
-        if lacking := sorted(names - self._made):
+        if not names <= self._made and (lacking := sorted(names - self._made_of(statements, projection))):
             raise Unfit(
                 f"{projection.name} was begun without the table {lacking[0]}: count up its `version`, or rebuild it"
             )
+
+    def _made_of(self, statements: Statements, projection: Projection[Any]) -> Set[str]:
+        of = f"SELECT name FROM {self._prefix}{quoted('tables')} WHERE projection = $1"  # noqa: S608
+        self._made |= {name for (name,) in statements.ask(of, projection.name)}
+        return self._made
 
 
 def _named(projection: Projection[Any]) -> tuple[str, int]:

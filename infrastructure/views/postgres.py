@@ -46,8 +46,8 @@ _OTHERS_DEPEND = "2BP01"
 _NOT_OF_A_ROW = {"42501", "42P01"}
 """A right or a table that is not there."""
 _OF_BOOKS = {
-    "projections": "SELECT name, version, generation, position, at, error_position, error, pruned_before "
-    "FROM projections",
+    "projections": "SELECT name, version, generation, position, at, error_position, error, pruned_before, erased, "
+    "erased_at FROM projections",
     "damaged": "SELECT name, version, stream, position, stream_version, why FROM damaged",
     "skipped": "SELECT name, version, position, stream, stream_version, error FROM skipped",
 }

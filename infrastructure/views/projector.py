@@ -7,8 +7,8 @@ A record that cannot be read is noted, and its stream is left as it stood before
 rows that a table does not take, the batch is tried again page by page and then entry by entry, and the projection
 stops where it fails. One that is to skip such an entry notes it and goes on, as if the entry were not in the log.
 
-Where the log says that a stream was erased of which something may be counted, all is counted anew without it: nothing
-is left to say which rows and which parts of sums were its own.
+Where the log says that a stream was erased of which something may be counted, its rows are deleted in the transaction
+of the batch, and it is noted that sums still count it: nothing is left to say which parts of them were its own.
 """
 
 import logging
@@ -23,10 +23,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from steptrail.domain.errors import CorruptRecord, ProjectionStopped, StoreError
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.infrastructure.views.counting_anew import is_outdated
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.failing import kept_failure
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.infrastructure.views.generation import Generation, NotCounted, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, NotCounted, Reached, ViewProgress
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.collector import collector_off
@@ -57,8 +58,8 @@ class Projector(Generic[F]):
     """One projection over one generation. `begin` it, then `apply` batches until the end of the log is reached.
 
     One task uses it at a time. When it raises, begin it again. `until` is the last position that it applies; None for
-    all that there is. A batch has at most `most` entries; `in_bulk` makes it larger, for a whole log that nobody waits
-    for.
+    all that there is. `has_erased` says whether rows of erased streams were deleted since it began. A batch has at most
+    `most` entries; `in_bulk` makes it larger, for a whole log that nobody waits for.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Projector(Generic[F]):
         self._memory = FoldMemory(projection)
         self._prefixes = tuple(projection.prefixes) or ("",)
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
-        self._never_counted, self._is_outdated = 0, False
+        self._never_counted, self.has_erased = 0, False
         self._damaged = set[str]()
         self._skipped = set[int]()
         self._page_by_page_until = self._logged = 0
@@ -91,11 +92,10 @@ class Projector(Generic[F]):
     async def begin(self) -> bool:
         """Go to the place that is stored. False when what is counted is not of this log, or can be counted better now.
 
-        That is so when the store was replaced or has lost its end, when a record can be read by now, and when something
-        that was counted has been erased.
+        That is so when the store was replaced or has lost its end, when a record can be read by now, and when sums of a
+        short log count what was erased.
         """
-        if self._is_outdated:
-            return False
+        self.has_erased = False
         found = await self._in_thread(partial(self.generation.database.read, self._stored))
         if found is None:
             return False
@@ -105,6 +105,8 @@ class Projector(Generic[F]):
         self._damaged = {each.stream for each in damage}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
+        if is_outdated(progress.erased, end):
+            return False
         if self.reached.position > end and (await self._store.grown(self.reached.position))[0] < self.reached.position:
             return False
         if not self.reached.position:
@@ -136,7 +138,7 @@ class Projector(Generic[F]):
                 return False
             await self._name_place(batch)
             self._reach("before-views")
-            await self._write(batch.reached, batch.changes, batch.damage)
+            await self._write(batch, batch.reached, batch.changes, batch.damage)
         except (Unfit, _ProjectionRaised):
             self._memory.forget()
             if batch.pages > 1:
@@ -195,23 +197,24 @@ class Projector(Generic[F]):
                         damaged.add(item.stream)
                     continue
                 _, stream, record = newest = item
+                if not stream.startswith(prefixes):
+                    continue
                 if isinstance(record.event, Erased):
-                    self._is_outdated = self._is_outdated or item.position > self._never_counted
-                elif stream.startswith(prefixes):
-                    at = record.at
-                    if stream not in damaged:
-                        yield item
+                    if item.position > self._never_counted and (stream in damaged or self._memory.may_know(stream)):
+                        batch.erased[stream] = record.at
+                    continue
+                at = record.at
+                if stream not in damaged:
+                    yield item
         except StoreError as error:
             batch.failure = error
         finally:
             batch.newest, batch.at = newest, at
 
     def _check(self, batch: "_Batch") -> None:
-        """Raise `PlaceMoved` where something was erased that may be counted, and what reading has raised."""
+        """Raise what reading has raised."""
         if batch.failure is not None:
             raise batch.failure
-        if self._is_outdated:
-            raise PlaceMoved
 
     async def _name_place(self, batch: "_Batch") -> None:
         newest, place = batch.newest, batch.reached.position
@@ -243,15 +246,24 @@ class Projector(Generic[F]):
             place, left = page.reached, 0 if page.is_end else left - page.size
 
     async def _write(
-        self, reached: Reached, changes: Changes, damage: list[NotCounted], skipped: Sequence[NotCounted] = ()
+        self,
+        batch: "_Batch",
+        reached: Reached,
+        changes: Changes,
+        damage: list[NotCounted],
+        skipped: Sequence[NotCounted] = (),
     ) -> None:
-        before = self.reached.position
+        before, erased = self.reached.position, batch.erased
 
         def write() -> None:
             _raised(partial(self._memory.end_batch, changes))
-            self.generation.write(self.projection, before, reached, changes, damage, skipped)
+            self.generation.write(self.projection, before, reached, changes, damage, skipped, erased)
 
         await self._in_thread(write)
+        for stream in erased:
+            self._memory.forget(stream)
+        self.has_erased = self.has_erased or bool(erased)
+        batch.erased = {}
         self._damaged |= {each.stream for each in damage}
         self._skipped |= {each.position for each in skipped}
         self.reached = reached
@@ -268,7 +280,7 @@ class Projector(Generic[F]):
             after = self.reached._replace(position=entry.position, at=entry.record.at)
             try:
                 await self._fold([entry], changes)
-                await self._write(after, changes, passed)
+                await self._write(batch, after, changes, passed)
             except (Unfit, _ProjectionRaised) as error:
                 self._memory.forget(entry.stream)
                 raised = error.__cause__ or error
@@ -276,7 +288,7 @@ class Projector(Generic[F]):
                 why = kept_failure(raised)
                 if self.projection.on_error == "skip":
                     skipped = NotCounted(entry.position, entry.stream, entry.record.version, why)
-                    await self._write(after, Changes(), passed, [skipped])
+                    await self._write(batch, after, Changes(), passed, [skipped])
                     continue
                 self.stopped = ProjectionStopped(self.projection.name, entry.position, why)
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
@@ -284,7 +296,7 @@ class Projector(Generic[F]):
                 return
         self._check(batch)
         await self._name_place(batch)
-        await self._write(batch.reached, Changes(), batch.damage)
+        await self._write(batch, batch.reached, Changes(), batch.damage)
 
     def _log_once(self, entry: LogEntry, raised: BaseException) -> None:
         """Log what the projection raised, values and all: it is tried again with each question."""
@@ -304,7 +316,10 @@ class Projector(Generic[F]):
         return found[0], generation.damaged(statements, self.projection), skipped
 
     async def _digest(self, reached: Reached) -> str:
-        return (await self._store.digest(reached.stream, reached.stream_version)).hex()
+        """Return the digest of an event of the log; of one that was erased the last one that its stream had."""
+        found = (await self._store.digest(reached.stream, reached.stream_version)).hex()
+        erasure = None if found else await self._store.erasure(reached.stream)
+        return found if erasure is None else erasure.digest
 
     async def _is_readable(self, damage: NotCounted) -> bool:
         page = await self._store.log_page(damage.position - 1, 1, stream=damage.stream)
@@ -315,12 +330,13 @@ class _Batch:
     """Entries that were read, and what they change; nothing of it is written yet.
 
     `newest` is the newest entry of all streams, and `at` the instant of the newest that is folded or belongs to a
-    damaged stream. `failure` is what reading has raised.
+    damaged stream. `erased` are the streams that were, each with the instant. `failure` is what reading has raised.
     """
 
     def __init__(self, reached: Reached) -> None:
         self.reached, self.changes = reached, Changes()
         self.damage: list[NotCounted] = []
+        self.erased: dict[str, int] = {}
         self.newest: LogEntry | None = None
         self.at = 0
         self.failure: StoreError | None = None

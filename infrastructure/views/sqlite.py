@@ -60,7 +60,7 @@ _UNFIT = {
     sqlite3.SQLITE_RANGE,
     sqlite3.SQLITE_ERROR,
 }
-_NO_TABLE = "no such table"
+_NO_TABLE, _NO_COLUMN = "no such table", "no such column"
 
 
 class SqliteViews:
@@ -124,8 +124,8 @@ class SqliteViews:
 
     def _translated(self, error: sqlite3.Error) -> StoreError:
         found = translate(error, str(self.path))
-        # A generation has its tables before anybody is led to it.
-        if isinstance(found, StoreDamaged | NotAStore) or _NO_TABLE in str(error):
+        # A generation has its tables before anybody is led to it; those of an older version had fewer columns.
+        if isinstance(found, StoreDamaged | NotAStore) or _NO_TABLE in str(error) or _NO_COLUMN in str(error):
             return StoreDamaged(f"the read models in {self.path} are damaged: `steptrail rebuild` makes them anew")
         return found
 

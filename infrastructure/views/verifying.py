@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from steptrail.domain.errors import StoreError
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.store.core.file_errors import temporary_folder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Statements, Unfit
-from steptrail.infrastructure.views.generation import Generation, NotCounted, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.generation import Erasures, Generation, NotCounted, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.sqlite import SqliteSeries
@@ -47,9 +48,10 @@ class ViewsFault(NamedTuple):
 
 
 class _Present(NamedTuple):
-    """The place that is compared, the records that could not be read, and the events that were passed."""
+    """The place that is compared, what sums should not count, what could not be read, and what was passed."""
 
     position: int
+    erased: Erasures
     damage: Sequence[NotCounted]
     skipped: Sequence[NotCounted]
 
@@ -98,9 +100,6 @@ async def _verified(store: EventStore, present: Generation, projection: Projecti
         try:
             fold = _Fold(store, await asyncio.to_thread(fresh.begin), projection)
             return await _compared(store, present, fold)
-        except PlaceMoved:
-            what = "something was erased while its rows were compared: run `steptrail doctor` again"
-            return [ViewsFault(projection.name, what)]
         except Unfit as error:
             return [ViewsFault(projection.name, str(error))]
         finally:
@@ -115,7 +114,7 @@ class _Fold:
         self.projector = Projector(store, generation, projection, asyncio.to_thread, in_bulk=True)
 
     async def go_to(self, position: int) -> None:
-        """Apply the log up to a position. Raises `PlaceMoved` when something before it was erased meanwhile."""
+        """Apply the log up to a position."""
         projector = self.projector
         if projector.until is None:
             prepare = partial(self.generation.prepare, projections=[self.projection])
@@ -138,6 +137,7 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
     def work(statements: Statements) -> tuple[list[ViewsFault], _Present]:
         stands = place(statements)
         position, pruned_before = (stands.reached.position, stands.pruned_before) if stands else (0, 0)
+        erased = stands.erased if stands else Erasures()
         # The transaction holds what is compared, and the short way to its place is gone meanwhile.
         asyncio.run_coroutine_threadsafe(fold.go_to(position), loop).result()
         while fold.generation.prune(projection, pruned_before, _SWEPT_AT_ONCE):
@@ -149,13 +149,14 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
             rows = (
                 (table, _without(old, table, present.rows(statements, table)), fold.generation.rows(counted, table))
                 for table in projection.tables
+                if not erased.streams or table.knows_its_streams
             )
             found = (_difference(projection, *each) for each in rows)
             return [each for each in found if each is not None]
 
         found = fold.generation.database.read(side_by_side)
         skipped = present.skipped(statements, projection)
-        return found, _Present(position, present.damaged(statements, projection), skipped)
+        return found, _Present(position, erased, present.damaged(statements, projection), skipped)
 
     stored = await asyncio.to_thread(present.database.read, place)
     if stored is None:
@@ -170,6 +171,10 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
         thread.shutdown(wait=False)
     if found and (why := await _excuse(store, present, fold, counted)) is not None:
         found = [ViewsFault(projection.name, why)]
+    if counted.erased.since is not None:
+        since = f"since {to_datetime(counted.erased.since):%Y-%m-%d %H:%M} UTC"
+        told = f"the sums of {projection.name} still count {many(counted.erased.streams, 'erased session')}"
+        found.append(ViewsFault(projection.name, f"{told}, {since}: `steptrail rebuild` makes them anew"))
     if counted.skipped:
         first = counted.skipped[0]
         said = f"{projection.name} passed {many(len(counted.skipped), 'event')}, the first at position {first.position}"
@@ -184,7 +189,9 @@ async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: 
     name = fold.projection.name
     log = store.log(after=counted.position, types=(Erased.TYPE,), limit=1, on_corrupt=lambda _: None)
     erased = [each async for each in log]
-    if erased or not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
+    if erased:
+        return f"the rows of {name} are of before something was erased: the next question takes it out of them"
+    if not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
         return f"the rows of {name} are not of the log as it is now: the next question has them made anew"
     if fold.projector.stopped is not None:
         return f"the rows of {name} cannot be compared: {fold.projector.stopped}"

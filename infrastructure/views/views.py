@@ -31,6 +31,7 @@ from steptrail.domain.errors import (
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
 from steptrail.infrastructure.views.counted import AsOf, Found, shown_as_of
+from steptrail.infrastructure.views.counting_anew import is_outdated, keep_exact
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.leases import LeasesOfViews
@@ -42,6 +43,7 @@ from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.cancellation import leave_behind, wait_to_the_end
+from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.lists import newest_position
 from steptrail.runtime.kernel.log_raised import Seldom, said_by
@@ -85,6 +87,7 @@ class Views:
         face: Face = _NO_FACE,
         *,
         own: Sequence[Projection[Any]] = (),
+        clock: Clock | None = None,
         reach: Reach = no_faults,
         most: int = 2_000,
     ) -> None:
@@ -92,9 +95,10 @@ class Views:
         self._asked, self._own = projections, own
         self._faces = [(face, projections), *((face_of(each), (each,)) for each in own)]
         self._present = Present(series, self._projections, [each for each, _ in self._faces])
-        self._reach, self._most = reach, most
+        self._clock, self._reach, self._most = clock or SystemClock(), reach, most
         self._projectors: dict[str, Projector[Any]] = {}
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
+        self._rebuilding = WorkThreads("steptrail-views-rebuild")
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
         self._leases, self._turns, self._unwritten = LeasesOfViews(store, series), Turns(), Seldom(_log)
@@ -121,7 +125,11 @@ class Views:
             progress = await self._progress_of(projection)
             # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
             # not be read may be readable by now, where it was mended, or this is a newer version.
-            if progress is None or progress.reached.position != end or progress.damaged:
+            if (
+                progress is None
+                or (progress.reached.position != end or progress.damaged)
+                or is_outdated(progress.erased, end)
+            ):
                 # What others have applied is all there is on a server that may not be written by us, where there is no
                 # room, or where somebody reads on and on.
                 try:
@@ -253,14 +261,14 @@ class Views:
     async def rebuild(self, *, whole: bool = False) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.
 
-        What was pruned stays out, unless it is to be `whole`. Begins again when something is erased meanwhile. Raises
+        What was pruned stays out, unless it is to be `whole`. Raises
         `ViewsBusy` while another process does, and `ProjectionStopped` when a projection fails at an event; then
         readers look at the present generation as before.
         """
         for _ in range(_TRIES):
             with suppress(PlaceMoved):
                 return await self._rebuilt(self._projections, whole=whole)
-        raise StoreUnavailable("sessions were erased again and again while the read models were rebuilt: try again")
+        raise StoreUnavailable("the read models were removed again and again while they were rebuilt: try again")
 
     async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
         """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
@@ -303,8 +311,14 @@ class Views:
 
     @asynccontextmanager
     async def kept_going(self) -> AsyncGenerator[None]:
-        """Apply every event as soon as it is stored, until the block is left. Waits for the lease where it is held."""
+        """Apply every event as soon as it is stored, until the block is left. Waits for the lease where it is held.
+
+        What was erased from a long log is taken out of sums from time to time, by counting all anew beside.
+        """
         tasks = [asyncio.create_task(self._keep(each), name=f"steptrail-{each.name}") for each in self._projections]
+        versions = {each.name: each.version for each in self._projections}
+        exact = keep_exact(self._books, self.end, partial(self._rebuilt, self._asked), versions, self._clock.utc)
+        tasks.append(asyncio.create_task(exact, name="steptrail-views-rebuild"))
         try:
             yield
         finally:
@@ -323,6 +337,7 @@ class Views:
         """Close every connection. Safe to call twice."""
         self._threads.shutdown(wait=False)
         self._readers.shutdown(wait=False)
+        self._rebuilding.shutdown(wait=False)
         await beside_the_loop(self.series.close, name="steptrail-views")
 
     async def _of_present(
@@ -393,6 +408,8 @@ class Views:
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
                 else:
+                    if projector.has_erased:
+                        continue  # the next look says whether all is to be counted anew
                     await self._publish(generation, end)
                     return
             except PlaceMoved:
@@ -419,7 +436,7 @@ class Views:
         return await projector.apply()
 
     async def _to_the_end(self, projector: Projector[Any], needed: Sequence[Projection[Any]]) -> None:
-        while await projector.apply():
+        while await self._next(projector):
             pass
         if projector.stopped is not None and projector.projection in needed:
             raise projector.stopped
@@ -427,7 +444,8 @@ class Views:
     def _projector(
         self, generation: Generation, projection: Projection[Any], *, in_bulk: bool = False
     ) -> Projector[Any]:
-        in_thread = partial(self._in, self._threads)
+        # Those who ask wait for no batch of a rebuild, which is a large one.
+        in_thread = partial(self._in, self._rebuilding if in_bulk else self._threads)
         return Projector(
             self._store, generation, projection, in_thread, reach=self._reach, most=self._most, in_bulk=in_bulk
         )

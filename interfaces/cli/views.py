@@ -88,6 +88,8 @@ def _troubles(each: ViewsStatus) -> Iterator[str]:
         yield f"{each.skipped} skipped"
     if each.damaged:
         yield f"{each.damaged} damaged"
+    if each.erased_at is not None:
+        yield f"{each.erased} erased still in sums since {each.erased_at:%Y-%m-%d %H:%M}"
     if each.pruned_before is not None:
         yield f"pruned before {each.pruned_before:%Y-%m-%d}"
 

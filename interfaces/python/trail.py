@@ -168,8 +168,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
                     from steptrail.interfaces.python.views import TrailViews
                     from steptrail.interfaces.python.views_of_runs import views_of_runs
 
-                store, own = self._env.store, self._projections
-                self._views = TrailViews(lambda: views_of_runs(store, own), store, self._env.clock.utc)
+                store, own, clock = self._env.store, self._projections, self._env.clock
+                self._views = TrailViews(lambda: views_of_runs(store, own, clock), store, clock.utc)
             return self._views
 
     @overload

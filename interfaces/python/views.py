@@ -41,7 +41,8 @@ class ViewsStatus:
 
     `lag` is how many positions of the log are not counted, `error` why it has stopped at `error_position`. `skipped` is
     how many events it has passed because it failed at them, `damaged` how many sessions or runs have rows as they stood
-    before an event that could not be read. Rows of runs that ended before `pruned_before` are deleted; None where none
+    before an event that could not be read. Sums still count `erased` sessions or runs, since `erased_at`; rows do not.
+    Rows of runs that ended before `pruned_before` are deleted; None where none
     are. `generation` and `bytes` are those of all read models together, and `place` is where they are kept: a folder,
     or a schema of the store's database.
     """
@@ -57,6 +58,8 @@ class ViewsStatus:
     error: str | None
     skipped: int
     damaged: int
+    erased: int
+    erased_at: datetime | None
     pruned_before: datetime | None
     place: str
 
@@ -143,6 +146,8 @@ class TrailViews(AskingRuns):
                 error=each.error,
                 skipped=each.skipped,
                 damaged=each.damaged,
+                erased=each.erased.streams,
+                erased_at=None if each.erased.since is None else to_datetime(each.erased.since),
                 pruned_before=to_datetime(each.pruned_before) if each.pruned_before else None,
                 place=self.all.series.place,
             )

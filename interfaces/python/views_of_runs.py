@@ -9,6 +9,7 @@ from steptrail.infrastructure.views.views import Views
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.runs_view.face import RUNS_FACE
 from steptrail.projections.runs_view.view import RunsView
+from steptrail.runtime.kernel.clock import Clock
 from steptrail.runtime.kernel.ports import EventStore
 
 
@@ -17,6 +18,6 @@ def own_projections(given: Sequence[Projection[Any]]) -> Sequence[Projection[Any
     return checked(given, (RunsView(),), RUNS_FACE)
 
 
-def views_of_runs(store: EventStore, own: Sequence[Projection[Any]] = ()) -> Views:
+def views_of_runs(store: EventStore, own: Sequence[Projection[Any]] = (), clock: Clock | None = None) -> Views:
     """Return the read models of an open store. Raises `ConfigurationError` for one that was opened at no address."""
-    return Views(store, open_series(store), (RunsView(),), RUNS_FACE, own=own)
+    return Views(store, open_series(store), (RunsView(),), RUNS_FACE, own=own, clock=clock)

@@ -65,6 +65,9 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     it stays. Old rows go when read models are pruned, with those that belong to them: the rows of a table that
     `belongs_to` theirs, and has the columns of its key, while theirs belongs to none. A row is written after the one
     that it belongs to.
+
+    `of_stream` names the column with the stream whose events made the row. The rows of an erased stream are deleted by
+    it, with those that belong to them; without one they stay until all is counted anew, as its parts of sums do.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     totals: "Table | None" = None
     aged_by: str = ""
     belongs_to: "Table | None" = None
+    of_stream: str = ""
 
     def __post_init__(self) -> None:
         self._check_parts()
@@ -100,6 +104,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         instants = [column.name for column in self.columns if column.unit == INSTANT]
         if self.aged_by and self.aged_by not in instants:
             raise ValueError(f"{self.name} ages by {self.aged_by}, which is no column of {INSTANT}")
+        if self.of_stream and (self.of_stream, ColumnKind.TEXT) not in {each[:2] for each in self.columns}:
+            raise ValueError(f"{self.name} is of the stream in {self.of_stream}, which is no column of texts")
         if self.belongs_to is not None and not (self.belongs_to.aged_by and set(self.belongs_to.key) <= set(names)):
             raise ValueError(f"{self.name} belongs to {self.belongs_to.name}, which does not age or has another key")
         if self.belongs_to is not None and (owner := self.belongs_to.belongs_to) is not None:
@@ -126,16 +132,21 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def all_indexes(self) -> Sequence[Index]:
-        """The indexes that are named, and behind them those by which old rows and what belongs to them are found."""
-        by_age = [[self.aged_by]] if self.aged_by else []
+        """The indexes that are named, and behind them those by which rows are found that are to be deleted."""
+        by_column = [[name] for name in (self.aged_by, self.of_stream) if name]
         by_owner = [self.belongs_to.key] if self.belongs_to is not None else []
         there = [self.key, *(index.columns for index in self.indexes if not index.where)]
         missing = [
             each
-            for each in (*by_age, *by_owner)
+            for each in (*by_column, *by_owner)
             if not any(set(columns[: len(each)]) == set(each) for columns in there)
         ]
         return [*self.indexes, *map(Index, missing)]
+
+    @property
+    def knows_its_streams(self) -> bool:
+        """Whether the rows of an erased stream are found, by a column or by what they belong to."""
+        return bool(self.of_stream or (self.belongs_to is not None and self.belongs_to.of_stream))
 
     @property
     def blanks(self) -> Row:

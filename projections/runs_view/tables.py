@@ -72,6 +72,7 @@ EXECUTIONS = Table(
     says="Executions: one run each, from an input to a stop. A row is as of its `version`.",
     key=("execution",),
     aged_by="ended_at",
+    of_stream="stream",
     columns=(
         _EXECUTION,
         _text("stream", "The stream with its prefix, such as `agent:tea-77`."),

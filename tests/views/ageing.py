@@ -18,6 +18,7 @@ THINGS = Table(
     ),
     key=("stream", "version"),
     aged_by="at",
+    of_stream="stream",
 )
 PARTS = Table(
     name="v1_parts",

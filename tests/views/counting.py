@@ -25,6 +25,7 @@ STREAMS = Table(
     ),
     key=("first",),
     indexes=(Index(("stream", "notes")), Index(("sum",), where="sum > 10")),
+    of_stream="stream",
 )
 NOTES = Table(
     name="v1_notes",
@@ -35,6 +36,7 @@ NOTES = Table(
         Column("version", _I, "the version of the last note of it"),
     ),
     key=("stream", "number"),
+    of_stream="stream",
 )
 TOTALS = Table(
     name="v1_totals",

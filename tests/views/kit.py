@@ -1,7 +1,8 @@
 """Opens a store and read models of it, and makes the agent of a few runs, for tests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -47,6 +48,23 @@ def folded_again(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(FoldMemory, "refold", noted)
     return again
+
+
+def elsewhere(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Do something in a loop of another thread, to its end, while this one stands still."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
 
 
 async def rows(views: Views, table: Table) -> list[tuple[Any, ...]]:

@@ -1,9 +1,14 @@
 """A record that cannot be read: its stream stays as it was, others go on, and what is mended is counted."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from steptrail.domain.errors import StoreDamaged
 from tests.harness.hands import by_hand, change_by_hand
-from tests.views.counting import STREAMS, note
+from tests.views.counting import STREAMS, TOTALS, note
 from tests.views.kit import contents, rows, viewed
 
 
@@ -75,3 +80,16 @@ async def test_what_is_mended_is_counted_also_where_something_before_it_is_not(t
         assert [row[1:4] for row in await rows(views, STREAMS)] == found
         assert (await views.fetch("SELECT stream FROM damaged ORDER BY stream")).rows == [("agent:a",), ("agent:c",)]
         assert await views.verify() == []
+
+
+async def test_read_models_of_a_version_with_fewer_books_are_made_anew_by_a_rebuild(tmp_path: Path) -> None:
+    async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+        with closing(sqlite3.connect(tmp_path / "runs.db-views" / "1.db")) as connection:
+            connection.execute("ALTER TABLE projections DROP COLUMN erased_at")
+    async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (_, views):
+        with pytest.raises(StoreDamaged, match="`steptrail rebuild` makes them anew"):
+            await views.catch_up()
+        assert await views.rebuild() == 2
+        assert await rows(views, TOTALS) == [("odd", 1, 1)]

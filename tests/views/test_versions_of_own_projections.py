@@ -11,9 +11,8 @@ from steptrail.projections.kernel.face import face_of
 from steptrail.runtime.kernel.ports import EventStore
 from tests.harness.postgres_server import PostgresServer
 from tests.views.counting import note
-from tests.views.kit import viewed
+from tests.views.kit import elsewhere, viewed
 from tests.views.test_own_projections import Forgetful, Refunds, desk, refunds, tables
-from tests.views.test_rebuilt_beside_others import elsewhere
 
 
 async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url: str) -> None:

@@ -1,0 +1,64 @@
+"""When all is counted anew without what was erased: rows of erased streams go at once, their parts of sums do not.
+
+A short log is counted anew by who asks next. A long one is by a process that keeps read models going, beside those who
+ask, and seldom enough that the share of a processor which this takes does not depend on how often something is erased.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from steptrail.domain.errors import ViewsBusy
+from steptrail.infrastructure.views.generation import Erasures, PlaceMoved, ViewProgress
+from steptrail.runtime.kernel.log_raised import Seldom, said_by
+
+_AT_ONCE = 20_000
+"""How many positions a log may have to be counted anew at once: that takes half a second."""
+_MICROSECONDS_A_POSITION = 1_000
+"""How long sums of a longer log count what was erased, for each position. To count one anew takes about 25."""
+_LOOK_SECONDS = 10.0
+
+_log = logging.getLogger("steptrail.views")
+
+
+def is_outdated(erased: Erasures, end: int) -> bool:
+    """Whether sums count what was erased, in a log that ends so early that it is counted anew at once."""
+    return erased.streams > 0 and end <= _AT_ONCE
+
+
+async def keep_exact(
+    books: Callable[[], Awaitable[Sequence[ViewProgress]]],
+    end: Callable[[], Awaitable[int]],
+    rebuild: Callable[[], Awaitable[object]],
+    versions: Mapping[str, int],
+    now: Callable[[], int],
+) -> None:
+    """Have all counted anew whenever sums have counted what was erased for long enough, until this is cancelled.
+
+    `versions` are those of our projections by name. What others have, or a newer version, is left to a process that has
+    all of it: counted anew by us, its rows would be gone for a while.
+    """
+    seldom = Seldom(_log)
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        patience = 0
+        try:
+            if (since := _erased_since(await books(), versions)) is None:
+                continue
+            patience = await end() * _MICROSECONDS_A_POSITION
+            if now() - since >= patience:
+                await rebuild()
+                seldom.over()
+        except (PlaceMoved, ViewsBusy):
+            continue  # somebody else is at it
+        except Exception as error:
+            seldom.warn("what was erased stays in sums for now: they cannot be counted anew: %s", said_by(error))
+            await asyncio.sleep(patience / 1_000_000)  # to fail has cost as much as to succeed
+
+
+def _erased_since(books: Sequence[ViewProgress], versions: Mapping[str, int]) -> int | None:
+    """Return since when our sums count what was erased; None where they do not, or not all books are ours."""
+    if any(each.version > versions.get(each.name, 0) for each in books):
+        return None
+    ours = (each.erased.since for each in books if each.version == versions[each.name])
+    return min((since for since in ours if since is not None), default=None)

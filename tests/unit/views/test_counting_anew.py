@@ -1,0 +1,108 @@
+"""How often all is counted anew without what was erased follows from how long the log is, not from the erasures."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from steptrail.domain.errors import StoreUnavailable, ViewsBusy
+from steptrail.infrastructure.views.counting_anew import is_outdated, keep_exact
+from steptrail.infrastructure.views.generation import Erasures, Reached, ViewProgress
+
+_SECOND = 1_000_000
+_MILLION = 1_000_000
+
+
+def book(since: int | None, *, name: str = "runs", version: int = 2) -> ViewProgress:
+    """Return how a projection stands of which something was erased at an instant, if at any."""
+    erased = Erasures() if since is None else Erasures(1, since)
+    return ViewProgress(name, version, Reached(), erased, None, None, 0, 0, 0)
+
+
+class Kept:
+    """Keeps read models of a million positions going for so many looks, and notes when all is counted anew.
+
+    The clock is what was rested. `books` says how they stand, given what was counted anew already and the clock.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, books: Callable[[list[int], int], Sequence[ViewProgress]]
+    ) -> None:
+        self.anew, self.now, self._books = list[int](), 0, books
+        monkeypatch.setattr("steptrail.infrastructure.views.counting_anew.asyncio.sleep", self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += round(seconds * _SECOND)
+
+    async def go(self, seconds: int, error: Exception | None = None) -> None:
+        async def rebuild() -> None:
+            self.anew.append(self.now)
+            if error is not None:
+                raise error
+
+        async def books() -> Sequence[ViewProgress]:
+            if self.now > seconds * _SECOND:
+                raise asyncio.CancelledError
+            return self._books(self.anew, self.now)
+
+        async def end() -> int:
+            return _MILLION
+
+        with pytest.raises(asyncio.CancelledError):
+            await keep_exact(books, end, rebuild, {"runs": 2, "own": 1}, lambda: self.now)
+
+
+def test_a_short_log_is_counted_anew_by_who_asks() -> None:
+    assert is_outdated(Erasures(1, 5), 20_000)
+    assert not is_outdated(Erasures(1, 5), 20_001)
+    assert not is_outdated(Erasures(), 1)
+
+
+async def test_a_million_positions_are_counted_anew_at_most_every_thousand_seconds_however_often_something_is_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [book(max(anew, default=0))])
+    await kept.go(10_000)
+    assert len(kept.anew) == 10
+    assert kept.anew[0] == 1_000 * _SECOND
+
+
+async def test_nothing_is_counted_anew_where_nothing_was_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [book(None), book(None, name="own", version=1)])
+    await kept.go(10_000)
+    assert kept.anew == []
+
+
+async def test_the_first_of_all_erasures_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    books = [book(500 * _SECOND), book(100 * _SECOND, name="own", version=1), book(0, version=1)]
+    kept = Kept(monkeypatch, lambda anew, now: [] if anew else books)
+    await kept.go(3_000)
+    assert kept.anew == [1_100 * _SECOND]
+
+
+@pytest.mark.parametrize("other", [book(None, name="others"), book(None, version=3)])
+async def test_what_others_have_is_not_taken_from_them(monkeypatch: pytest.MonkeyPatch, other: ViewProgress) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [book(0), other])
+    await kept.go(10_000)
+    assert kept.anew == []
+
+
+async def test_a_failure_is_said_seldom_and_tried_again_when_as_much_time_has_passed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [book(0)])
+    await kept.go(10_000, StoreUnavailable("no such disk"))
+    assert len(kept.anew) == 9
+    assert [record.message.startswith("what was erased stays in sums for now") for record in caplog.records] == [
+        True
+    ] * 4
+    assert "cannot be counted anew: no such disk" in caplog.text
+
+
+async def test_what_somebody_else_is_at_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [] if len(anew) > 2 else [book(0)])
+    await kept.go(2_000, ViewsBusy("another host"))
+    assert kept.anew == [1_000 * _SECOND, 1_010 * _SECOND, 1_020 * _SECOND]
+    assert caplog.records == []

@@ -1,0 +1,290 @@
+"""Where something was erased its rows go at once, also in a log that is too long to be counted anew each time."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from steptrail import Steptrail
+from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.projection import OnError
+from steptrail.projections.kernel.table import Table
+from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS, SIGNATURES
+from steptrail.projections.runs_view.view import RunsView
+from steptrail.runtime.kernel.ports import EventStore
+from steptrail.testing.clock import ManualClock
+from steptrail.testing.store_samples import AT
+from tests.harness.hands import change_by_hand
+from tests.views.ageing import PARTS, THINGS, Ageing
+from tests.views.counting import NOTES, STREAMS, TOTALS, Counting, Seen, note
+from tests.views.kit import desk, digest, elsewhere, rows, viewed
+
+
+@pytest.fixture(autouse=True)
+def a_long_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.counting_anew._AT_ONCE", 0)
+
+
+async def erase(store: EventStore, *streams: str, at: int = AT) -> None:
+    await store.erase({each: await store.version(each) for each in streams}, at=at, by="ana", reason="asked")
+
+
+async def some_notes(store: EventStore) -> None:
+    await note(store, "agent:a", 1, 2)
+    await note(store, "agent:b", 3, 4)
+    await note(store, "agent:c", 5)
+    await note(store, "agent:b", 6)
+
+
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+async def test_rows_of_what_was_erased_go_and_sums_count_it_until_all_is_counted_anew(
+    store_url: str, gone: str
+) -> None:
+    async with viewed(store_url) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        before = await rows(views, TOTALS)
+        await erase(store, f"agent:{gone}", at=7)
+        await views.catch_up()
+        assert f"agent:{gone}" not in {row[1] for row in await rows(views, STREAMS)}
+        assert f"agent:{gone}" not in {row[0] for row in await rows(views, NOTES)}
+        assert len(await rows(views, STREAMS)) == 2
+        assert await rows(views, TOTALS) == before
+        (progress,) = await views.progress()
+        assert (progress.erased, progress.reached.position) == ((1, 7), await store.last_position())
+        # What comes after is counted in the generation that is there.
+        await note(store, "agent:d", 8)
+        await views.catch_up()
+        assert (await views.present()).number == 1
+        assert len(await rows(views, STREAMS)) == 3
+        await views.rebuild()
+        assert [each.erased for each in await views.progress()] == [(0, None)]
+        assert await views.verify() == []
+
+
+@pytest.mark.parametrize("most", [1, 100])
+async def test_what_was_erased_before_anything_was_counted_is_in_no_sum(store_url: str, most: int) -> None:
+    async with viewed(store_url, most=most) as (store, views):
+        await some_notes(store)
+        await erase(store, "agent:a", "agent:c")
+        await views.catch_up()
+        assert await rows(views, TOTALS) == [("even", 2, 10), ("odd", 1, 3)]
+        assert [each.erased for each in await views.progress()] == [(0, None)]
+        assert await views.verify() == []
+
+
+async def test_the_first_of_many_says_since_when_and_each_is_counted_once(store_url: str) -> None:
+    async with viewed(store_url) as (store, views), viewed(store_url) as (_, others):
+        await some_notes(store)
+        await views.catch_up()
+        for stream, at in (("agent:b", 5), ("agent:a", 9), ("agent:c", 3)):
+            await erase(store, stream, at=at)
+            await others.catch_up()
+            await views.catch_up()
+        assert [each.erased for each in await views.progress()] == [(3, 5)]
+        assert await rows(views, STREAMS) == await rows(views, NOTES) == []
+
+
+async def test_a_stream_of_which_entries_and_the_erasure_are_in_one_batch_leaves_no_row(store_url: str) -> None:
+    is_read = False
+
+    def reach(point: str) -> None:
+        nonlocal is_read
+        if point == "page-read" and not is_read:
+            is_read = True
+            elsewhere(lambda: _erased(store_url, "agent:0"))
+
+    async with viewed(store_url, Ageing(), most=1_200, reach=reach) as (store, views):
+        await note(store, "agent:0", 1, 2)
+        await note(store, "agent:1", *[3] * 600)  # a batch reads on after a page of 500
+        await views.catch_up()
+        assert is_read
+        assert [row[1] for row in await rows(views, STREAMS)] == ["agent:1"]
+        assert (
+            {row[0] for row in await rows(views, THINGS)} == {row[1] for row in await rows(views, PARTS)} == {"agent:1"}
+        )
+        assert [each.erased for each in await views.progress()] == [(1, AT)]
+
+
+async def _erased(url: str, stream: str) -> None:
+    async with viewed(url) as (store, _):
+        await erase(store, stream)
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+async def test_what_belongs_to_a_row_goes_with_it_and_so_does_what_was_noted_of_the_stream(
+    store_url: str, on_error: OnError
+) -> None:
+    projection = Ageing(fails_at="bad")
+    projection.on_error = on_error
+    async with viewed(store_url, projection) as (store, views):
+        await some_notes(store)
+        await note(store, "agent:a", 7, text="bad")
+        await note(store, "agent:c", 8)
+        await views.catch_up()
+        await erase(store, "agent:a")
+        await note(store, "agent:b", 9)
+        await views.catch_up()
+        assert {row[0] for row in await rows(views, THINGS)} == {row[1] for row in await rows(views, PARTS)}
+        assert {row[0] for row in await rows(views, THINGS)} == {"agent:b", "agent:c"}
+        (progress,) = await views.progress()
+        assert (progress.skipped, progress.error, progress.erased) == (0, None, (1, AT))
+        assert progress.reached.position == await store.last_position()
+        await views.rebuild()
+        assert await views.verify() == []
+
+
+async def test_what_fails_in_the_batch_of_an_erasure_keeps_no_row_of_it(store_url: str) -> None:
+    projection = Counting(fails_at="bad")
+    projection.on_error = "skip"
+    async with viewed(store_url, projection) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        await note(store, "agent:d", 1)
+        await erase(store, "agent:a", at=3)
+        await note(store, "agent:d", 2, text="bad")
+        await erase(store, "agent:c", at=2)
+        await views.catch_up()
+        assert {row[1] for row in await rows(views, STREAMS)} == {"agent:b", "agent:d"}
+        (progress,) = await views.progress()
+        assert (progress.skipped, progress.erased) == (1, (2, 3))
+
+
+KEPT = Table(name="v1_kept", says="what does not say of which stream it is", columns=NOTES.columns, key=NOTES.key)
+
+
+class Keeping(Counting):
+    """Counts, and keeps the version of each note in a table without `of_stream`."""
+
+    name = "keeping"
+    tables: Sequence[Table] = (*Counting.tables, KEPT)
+
+    def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
+        version = entry.record.version
+        changes.put(KEPT, {"stream": entry.stream, "number": version, "version": version})
+        return super().apply(fold, entry, changes)
+
+
+async def test_rows_that_do_not_say_of_which_stream_they_are_stay_until_all_is_counted_anew(store_url: str) -> None:
+    async with viewed(store_url, Keeping()) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        await erase(store, "agent:a")
+        await views.catch_up()
+        assert {row[0] for row in await rows(views, NOTES)} == {"agent:b", "agent:c"}
+        assert {row[0] for row in await rows(views, KEPT)} == {"agent:a", "agent:b", "agent:c"}
+        await views.rebuild()
+        assert {row[0] for row in await rows(views, KEPT)} == {"agent:b", "agent:c"}
+        assert await views.verify() == []
+
+
+async def test_a_damaged_stream_that_was_erased_is_not_damaged_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with viewed(f"sqlite:///{path}") as (store, views):
+        await some_notes(store)
+        change_by_hand(path, "UPDATE stored_events SET state = X'00' WHERE position IN (2, 5)")
+        await views.catch_up()
+        assert [(each.damaged, len(await rows(views, NOTES))) for each in await views.progress()] == [(2, 4)]
+        await erase(store, "agent:a", "agent:c")
+        await views.catch_up()
+        assert {row[1] for row in await rows(views, STREAMS)} == {"agent:b"}
+        assert [(each.damaged, each.erased) for each in await views.progress()] == [(0, (2, AT))]
+        await views.rebuild()
+        assert await views.verify() == []
+
+
+async def test_another_log_with_an_erased_stream_at_the_place_is_noticed(store_url: str) -> None:
+    async with viewed(store_url) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        await note(store, "agent:b", 7)  # the place names an event that was not the last one of the stream
+        await erase(store, "agent:b")
+        await views.catch_up()
+        assert (await views.present()).number == 2
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 2, 6)]
+
+
+async def test_runs_that_were_erased_or_pruned_leave_no_row(store_url: str) -> None:
+    clock = ManualClock()
+    async with Steptrail.open(store_url, clock=clock) as trail:
+        for name in ("old", "gone", "stays"):
+            await trail.run(
+                desk(*(["Yes."] if name == "stays" else [])), "hi", session=name, metadata={"tags": {"user": name}}
+            )
+            clock.advance(3600)
+        views = trail.views
+        await views.prune(older_than=timedelta(hours=2, minutes=30), dry_run=False)
+        await trail.erase("old", by="ana", reason="asked")
+        await trail.erase("gone", by="ana", reason="asked")
+        await views.wait()
+        ((execution,),) = (await views.all.fetch(f"SELECT execution FROM {EXECUTIONS.name}")).rows  # noqa: S608
+        for table in {*ROWS} - {SIGNATURES}:
+            found = (await views.all.fetch(f"SELECT DISTINCT execution FROM {table.name}")).rows  # noqa: S608
+            assert found in ([], [(execution,)]), table.name
+        page = await views.runs()
+        assert ([row.stream for row in page.rows], page.lag) == (["agent:stays"], 0)
+        kept = await digest(views.all, RunsView())
+        await views.rebuild()
+        again = await digest(views.all, RunsView())
+        assert {each.name for each in ROWS if kept[each.name] != again[each.name]} == {SIGNATURES.name}
+        assert await views.verify() == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["note", "erase", "count", "lose"]), st.integers(0, 4)), max_size=30))
+def test_rows_are_those_of_a_fresh_fold_however_often_something_is_erased(steps: list[tuple[str, int]]) -> None:
+    async def lived() -> None:
+        async with AsyncExitStack() as stack:
+            store, views = await stack.enter_async_context(viewed("sqlite:///:memory:", Ageing(), most=2))
+            names, kept = [f"agent:{number}" for number in range(5)], list[list[tuple[object, ...]]]()
+            for what, number in [*steps, ("count", 0)]:
+                if what == "note":
+                    await note(store, names[number], number, 1, 0)
+                elif what == "erase" and await store.version(names[number]):
+                    await erase(store, names[number])
+                    names[number] += "+"
+                elif what == "lose":
+                    views._projectors.clear()  # pyright: ignore[reportPrivateUsage]
+                elif what == "count":
+                    await views.catch_up()
+                    kept = [await rows(views, table) for table in (STREAMS, NOTES, THINGS, PARTS)]
+                    assert {row[1] for row in kept[0]} <= {*names}
+            assert (await views.present()).number == 1
+            await views.rebuild()
+            assert kept == [await rows(views, table) for table in (STREAMS, NOTES, THINGS, PARTS)]
+            assert await views.verify() == []
+
+    asyncio.run(lived())
+
+
+async def test_who_keeps_read_models_going_counts_anew_beside_once_it_is_time(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.counting_anew._LOOK_SECONDS", 0.01)
+    clock = ManualClock()
+    async with AsyncExitStack() as stack:
+        store, views = await stack.enter_async_context(viewed(store_url, clock=clock))
+        _, others = await stack.enter_async_context(viewed(store_url, clock=clock))
+        await stack.enter_async_context(views.kept_going())
+        await stack.enter_async_context(others.kept_going())
+        await stack.enter_async_context(asyncio.timeout(60))
+        await some_notes(store)
+        await views.wait(await store.last_position(), timeout=60)
+        await erase(store, "agent:a", at=clock.utc())
+        await views.wait(await store.last_position(), timeout=60)
+        assert [each.erased.streams for each in await views.progress()] == [1]
+        clock.advance(1)
+        while any(each.erased.streams for each in await views.progress()):
+            await asyncio.sleep(0.01)
+        assert await rows(views, TOTALS) == [("even", 2, 10), ("odd", 2, 8)]
+        # Both go on in what one of them has made.
+        await note(store, "agent:d", 2)
+        await views.wait(await store.last_position(), timeout=60)
+        assert await rows(views, TOTALS) == [("even", 3, 12), ("odd", 2, 8)]
+        assert (await views.present()).number == 2
+    assert [record.message for record in caplog.records] == []
