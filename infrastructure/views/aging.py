@@ -7,16 +7,17 @@ the same rows. Sums are not touched.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.ddl import cleaned, quoted
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Key, Row, Scalar, Table
+from steptrail.projections.kernel.table import Key, Row, Scalar, Table, fitting
 
+T = TypeVar("T")
 _AT_ONCE = 100
-"""How many rows one statement names."""
+"""How many rows or streams one statement names."""
 
 
 class Aging:
@@ -54,16 +55,16 @@ class Aging:
             ages = {key: row[owner.aged_by] for key, row in written.items()}
             kept = {key for key, at in ages.items() if not (isinstance(at, int) and at < before)}
             touched = {owner.key_of(row) for table in below for row in _put(changes, table).values()} | written.keys()
-            for keys in _cut(cleaned(owner.columns, [*(touched - kept)])):
+            for keys in cut(cleaned(owner.columns, [*(touched - kept)])):
                 at = quoted(owner.aged_by)
-                is_there = f"({_any_of(owner.key, len(keys), 2)}) AND ({at} IS NULL OR {at} >= $1)"
+                is_there = f"({any_of(owner.key, len(keys), 2)}) AND ({at} IS NULL OR {at} >= $1)"
                 there = self._keys(statements, owner, is_there, before, *(value for key in keys for value in key))
                 self._delete(statements, owner, sorted({*keys} - {*there}))
 
-    def erase(self, statements: Statements, owner: Table, stream: str) -> None:
-        """Delete the rows of a stream in a table that says of which it is, with all that belongs to them."""
-        ((named,),) = cleaned([column for column in owner.columns if column.name == owner.of_stream], [(stream,)])
-        self._delete(statements, owner, self._keys(statements, owner, f"{quoted(owner.of_stream)} = $1", named))
+    def erase(self, statements: Statements, owner: Table, streams: Sequence[str]) -> None:
+        """Delete the rows of some streams in a table that says of which they are, with all that belongs to them."""
+        is_theirs = any_of([owner.of_stream], len(streams), 1)
+        self._delete(statements, owner, self._keys(statements, owner, is_theirs, *map(fitting, streams)))
 
     def _keys(self, statements: Statements, owner: Table, where: str, *values: Scalar) -> list[Key]:
         key = ", ".join(map(quoted, owner.key))
@@ -71,11 +72,11 @@ class Aging:
         return [tuple(row) for row in rows]
 
     def _delete(self, statements: Statements, owner: Table, keys: Sequence[Key]) -> None:
-        for some in _cut(keys):
+        for some in cut(keys):
             values = [value for key in some for value in key]
             for table in (*self._below.get(owner, ()), owner):
                 statements.change(
-                    f"DELETE FROM {self._place(table)} WHERE {_any_of(owner.key, len(some), 1)}",  # noqa: S608
+                    f"DELETE FROM {self._place(table)} WHERE {any_of(owner.key, len(some), 1)}",  # noqa: S608
                     *values,
                 )
 
@@ -87,13 +88,14 @@ def _put(changes: Changes, table: Table) -> Mapping[Key, Row]:
     return {key: row for key, row in changes.rows.get(table, {}).items() if row is not None}
 
 
-def _cut(keys: Iterable[Key]) -> Iterator[Sequence[Key]]:
-    left = iter(keys)
+def cut(values: Iterable[T]) -> Iterator[Sequence[T]]:
+    """Yield values in pieces, of which each is for one statement."""
+    left = iter(values)
     while some := list(islice(left, _AT_ONCE)):
         yield some
 
 
-def _any_of(names: Sequence[str], many: int, first: int) -> str:
+def any_of(names: Sequence[str], many: int, first: int) -> str:
     """Return the condition that the columns hold one of many keys, whose values begin with the parameter `first`."""
     if len(names) == 1:
         return f"{quoted(names[0])} IN ({', '.join(f'${first + number}' for number in range(many))})"

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from steptrail.domain.errors import ViewsBusy
-from steptrail.infrastructure.views.generation import Erasures, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.generation import PlaceMoved, ViewProgress
 from steptrail.runtime.kernel.log_raised import Seldom, said_by
 
 _AT_ONCE = 20_000
@@ -21,14 +21,13 @@ _LOOK_SECONDS = 10.0
 _log = logging.getLogger("steptrail.views")
 
 
-def is_outdated(erased: Erasures, end: int) -> bool:
+def is_outdated(progress: ViewProgress, end: int) -> bool:
     """Whether sums count what was erased, in a log that ends so early that it is counted anew at once."""
-    return erased.streams > 0 and end <= _AT_ONCE
+    return progress.erased.streams > 0 and end <= _AT_ONCE
 
 
 async def keep_exact(
     books: Callable[[], Awaitable[Sequence[ViewProgress]]],
-    end: Callable[[], Awaitable[int]],
     rebuild: Callable[[], Awaitable[object]],
     versions: Mapping[str, int],
     now: Callable[[], int],
@@ -43,9 +42,10 @@ async def keep_exact(
         await asyncio.sleep(_LOOK_SECONDS)
         patience = 0
         try:
-            if (since := _erased_since(await books(), versions)) is None:
+            found = await books()
+            if (since := _erased_since(found, versions)) is None:
                 continue
-            patience = await end() * _MICROSECONDS_A_POSITION
+            patience = max(each.reached.position for each in found) * _MICROSECONDS_A_POSITION
             if now() - since >= patience:
                 await rebuild()
                 seldom.over()

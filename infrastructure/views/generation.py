@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.views.aging import Aging
+from steptrail.infrastructure.views.aging import Aging, any_of, cut
 from steptrail.infrastructure.views.database import Database, Statements, Unfit
 from steptrail.infrastructure.views.ddl import quoted, statements_to_make
 from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
@@ -227,10 +227,23 @@ class Generation:
 
         def work(statements: Statements) -> None:
             # First of all, so that the second of two writers waits for the first one here.
-            self._move(statements, projection, before, reached, erased)
+            moved = statements.change(
+                f"UPDATE {self._prefix}projections SET position = $3, at = $4, stream = $5, stream_version = $6, "  # noqa: S608
+                "digest = $7, error_position = NULL, error = NULL, erased = erased + $9, "
+                f"erased_at = coalesce(erased_at, $10) WHERE {_OF} AND position = $8",
+                *_named(projection),
+                *reached._replace(stream=_plain(reached.stream)),
+                before,
+                len(erased),
+                min(erased.values(), default=None),
+            )
+            if not moved:
+                raise PlaceMoved
             self.apply(statements, projection, changes)
-            if pruned_before := self._pruned_before(statements, projection):
-                aging = Aging(projection, self._prefix)
+            aging = Aging(projection, self._prefix)
+            of = f"SELECT pruned_before FROM {self._prefix}projections WHERE {_OF}"  # noqa: S608 - names of ours
+            ((pruned_before,),) = statements.ask(of, *_named(projection))
+            if pruned_before:
                 aging.after(statements, changes, pruned_before)
                 aging.sweep(statements, pruned_before, _LEFT_OVER)
             for noted, book, why in ((damage, "damaged", "why"), (skipped, "skipped", "error")):
@@ -244,20 +257,15 @@ class Generation:
                         stream_version,
                         _plain(said),
                     )
-            for stream in erased:
-                self._erase(statements, projection, stream)
+            for streams in cut(erased):
+                for table in projection.tables:
+                    if table.of_stream and table.name in self._made_of(statements, projection):
+                        aging.erase(statements, table, streams)
+                for book in ("damaged", "skipped"):
+                    gone = f"DELETE FROM {self._prefix}{book} WHERE {_OF} AND {any_of(['stream'], len(streams), 3)}"  # noqa: S608
+                    statements.change(gone, *_named(projection), *map(_plain, streams))
 
         self.database.write(work)
-
-    def _erase(self, statements: Statements, projection: Projection[Any], stream: str) -> None:
-        """Delete the rows of a stream, and what is noted of it: none of that is in the log any more."""
-        made, aging = self._made_of(statements, projection), Aging(projection, self._prefix)
-        for table in projection.tables:
-            if table.of_stream and table.name in made:
-                aging.erase(statements, table, stream)
-        for book in ("damaged", "skipped"):
-            gone = f"DELETE FROM {self._prefix}{book} WHERE {_OF} AND stream = $3"  # noqa: S608 - names of ours
-            statements.change(gone, *_named(projection), _plain(stream))
 
     def prune(self, projection: Projection[Any], before: int, most: int) -> int:
         """Leave out rows that ended before an instant from now on, delete so many, and return how many there were.
@@ -334,34 +342,6 @@ class Generation:
         ((owner,),) = statements.ask(f"SELECT projection FROM {place} WHERE name = $1", table.name)  # noqa: S608
         if owner != name:
             raise ConfigurationError(f"the table {table.name} is one of {owner}: {name} needs tables of other names")
-
-    def _pruned_before(self, statements: Statements, projection: Projection[Any]) -> int:
-        found = statements.ask(
-            f"SELECT pruned_before FROM {self._prefix}projections WHERE {_OF}",  # noqa: S608
-            *_named(projection),
-        )
-        return int(found[0][0])
-
-    def _move(
-        self,
-        statements: Statements,
-        projection: Projection[Any],
-        before: int,
-        reached: Reached,
-        erased: Mapping[str, int],
-    ) -> None:
-        moved = statements.change(
-            f"UPDATE {self._prefix}projections SET position = $3, at = $4, stream = $5, stream_version = $6, "  # noqa: S608
-            f"digest = $7, error_position = NULL, error = NULL, erased = erased + $9, "
-            f"erased_at = coalesce(erased_at, $10) WHERE {_OF} AND position = $8",
-            *_named(projection),
-            *reached._replace(stream=_plain(reached.stream)),
-            before,
-            len(erased),
-            min(erased.values(), default=None),
-        )
-        if not moved:
-            raise PlaceMoved
 
     def apply(self, statements: Statements, projection: Projection[Any], changes: Changes) -> None:
         """Write what changes into the tables of a projection, whatever place that is as of. Raises `Unfit`."""

@@ -15,7 +15,7 @@ import logging
 import random
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
@@ -105,7 +105,7 @@ class Projector(Generic[F]):
         self._damaged = {each.stream for each in damage}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
-        if is_outdated(progress.erased, end):
+        if is_outdated(progress, end):
             return False
         if self.reached.position > end and (await self._store.grown(self.reached.position))[0] < self.reached.position:
             return False
@@ -138,7 +138,7 @@ class Projector(Generic[F]):
                 return False
             await self._name_place(batch)
             self._reach("before-views")
-            await self._write(batch, batch.reached, batch.changes, batch.damage)
+            await self._write(batch, batch.reached, batch.changes)
         except (Unfit, _ProjectionRaised):
             self._memory.forget()
             if batch.pages > 1:
@@ -245,27 +245,20 @@ class Projector(Generic[F]):
             await self._in_thread(partial(_raised, partial(self._memory.refold, stream, past)))
             place, left = page.reached, 0 if page.is_end else left - page.size
 
-    async def _write(
-        self,
-        batch: "_Batch",
-        reached: Reached,
-        changes: Changes,
-        damage: list[NotCounted],
-        skipped: Sequence[NotCounted] = (),
-    ) -> None:
-        before, erased = self.reached.position, batch.erased
+    async def _write(self, batch: "_Batch", reached: Reached, changes: Changes, *skipped: NotCounted) -> None:
+        before, damage, erased = self.reached.position, batch.damage, batch.erased
 
         def write() -> None:
             _raised(partial(self._memory.end_batch, changes))
             self.generation.write(self.projection, before, reached, changes, damage, skipped, erased)
 
         await self._in_thread(write)
+        self._damaged |= {each.stream for each in damage}
+        self._skipped |= {each.position for each in skipped}
         for stream in erased:
             self._memory.forget(stream)
         self.has_erased = self.has_erased or bool(erased)
-        batch.erased = {}
-        self._damaged |= {each.stream for each in damage}
-        self._skipped |= {each.position for each in skipped}
+        batch.damage, batch.erased = [], {}
         self.reached = reached
 
     async def _apply_one_by_one(self) -> None:
@@ -275,12 +268,10 @@ class Projector(Generic[F]):
         while (entry := await self._in_thread(lambda: next(page, None))) is not None:
             self._check(batch)
             changes = Changes()
-            # The damage behind it is found again: this place is before it.
-            passed = [each for each in batch.damage if each.position < entry.position]
             after = self.reached._replace(position=entry.position, at=entry.record.at)
             try:
                 await self._fold([entry], changes)
-                await self._write(batch, after, changes, passed)
+                await self._write(batch, after, changes)
             except (Unfit, _ProjectionRaised) as error:
                 self._memory.forget(entry.stream)
                 raised = error.__cause__ or error
@@ -288,7 +279,7 @@ class Projector(Generic[F]):
                 why = kept_failure(raised)
                 if self.projection.on_error == "skip":
                     skipped = NotCounted(entry.position, entry.stream, entry.record.version, why)
-                    await self._write(batch, after, Changes(), passed, [skipped])
+                    await self._write(batch, after, Changes(), skipped)
                     continue
                 self.stopped = ProjectionStopped(self.projection.name, entry.position, why)
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
@@ -296,7 +287,7 @@ class Projector(Generic[F]):
                 return
         self._check(batch)
         await self._name_place(batch)
-        await self._write(batch, batch.reached, Changes(), batch.damage)
+        await self._write(batch, batch.reached, Changes())
 
     def _log_once(self, entry: LogEntry, raised: BaseException) -> None:
         """Log what the projection raised, values and all: it is tried again with each question."""
@@ -316,10 +307,10 @@ class Projector(Generic[F]):
         return found[0], generation.damaged(statements, self.projection), skipped
 
     async def _digest(self, reached: Reached) -> str:
-        """Return the digest of an event of the log; of one that was erased the last one that its stream had."""
+        """Return the digest of an event of the log. That of one that was erased is taken to be the known one."""
         found = (await self._store.digest(reached.stream, reached.stream_version)).hex()
         erasure = None if found else await self._store.erasure(reached.stream)
-        return found if erasure is None else erasure.digest
+        return reached.digest if erasure is not None and erasure.events >= reached.stream_version else found
 
     async def _is_readable(self, damage: NotCounted) -> bool:
         page = await self._store.log_page(damage.position - 1, 1, stream=damage.stream)

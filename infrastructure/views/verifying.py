@@ -149,7 +149,7 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
             rows = (
                 (table, _without(old, table, present.rows(statements, table)), fold.generation.rows(counted, table))
                 for table in projection.tables
-                if not erased.streams or table.knows_its_streams
+                if not erased.streams or table.of_stream or (table.belongs_to or table).of_stream
             )
             found = (_difference(projection, *each) for each in rows)
             return [each for each in found if each is not None]

@@ -125,11 +125,7 @@ class Views:
             progress = await self._progress_of(projection)
             # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
             # not be read may be readable by now, where it was mended, or this is a newer version.
-            if (
-                progress is None
-                or (progress.reached.position != end or progress.damaged)
-                or is_outdated(progress.erased, end)
-            ):
+            if progress is None or progress.reached.position != end or progress.damaged or is_outdated(progress, end):
                 # What others have applied is all there is on a server that may not be written by us, where there is no
                 # room, or where somebody reads on and on.
                 try:
@@ -317,7 +313,7 @@ class Views:
         """
         tasks = [asyncio.create_task(self._keep(each), name=f"steptrail-{each.name}") for each in self._projections]
         versions = {each.name: each.version for each in self._projections}
-        exact = keep_exact(self._books, self.end, partial(self._rebuilt, self._asked), versions, self._clock.utc)
+        exact = keep_exact(self._books, partial(self._rebuilt, self._asked), versions, self._clock.utc)
         tasks.append(asyncio.create_task(exact, name="steptrail-views-rebuild"))
         try:
             yield

@@ -144,11 +144,6 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return [*self.indexes, *map(Index, missing)]
 
     @property
-    def knows_its_streams(self) -> bool:
-        """Whether the rows of an erased stream are found, by a column or by what they belong to."""
-        return bool(self.of_stream or (self.belongs_to is not None and self.belongs_to.of_stream))
-
-    @property
     def blanks(self) -> Row:
         """The optional columns, each without a value: what a row says before anything is known."""
         return {column.name: None for column in self.columns if column.is_optional}
