@@ -52,7 +52,8 @@ async def keep_exact(
         except (PlaceMoved, ViewsBusy):
             continue  # somebody else is at it
         except Exception as error:
-            seldom.warn("what was erased stays in sums for now: they cannot be counted anew: %s", said_by(error))
+            if patience:  # else they could not be asked, which those tell who count
+                seldom.warn("what was erased stays in sums for now: they cannot be counted anew: %s", said_by(error))
             await asyncio.sleep(patience / 1_000_000)  # to fail has cost as much as to succeed
 
 

@@ -159,7 +159,8 @@ class Projector(Generic[F]):
         while not batch.is_end and batch.count < most and (not batch.pages or time.monotonic() - began < self._seconds):
             entries = await self._read(batch, min(self._page, most - batch.count), end)
             await self._fold(entries, batch.changes)
-            self._check(batch)
+            if batch.failure is not None:
+                raise batch.failure
 
     async def _read(self, batch: "_Batch", wanted: int, end: int) -> Iterator[LogEntry]:
         """Read a page, and return the entries of it that are to be folded. Each is decoded when it is asked for.
@@ -182,7 +183,7 @@ class Projector(Generic[F]):
     def _to_fold(self, items: Iterable[LogEntry | CorruptRecord], batch: "_Batch") -> Iterator[LogEntry]:
         """Yield what of a page is to be folded, up to the place that the batch reaches, and note the rest of it.
 
-        Raises nothing, so that whatever is raised meanwhile was raised by the projection; see `_check`.
+        Raises nothing, so that whatever is raised meanwhile was raised by the projection.
         """
         damaged = self._damaged | {each.stream for each in batch.damage}
         prefixes, last = self._prefixes, batch.reached.position
@@ -210,11 +211,6 @@ class Projector(Generic[F]):
             batch.failure = error
         finally:
             batch.newest, batch.at = newest, at
-
-    def _check(self, batch: "_Batch") -> None:
-        """Raise what reading has raised."""
-        if batch.failure is not None:
-            raise batch.failure
 
     async def _name_place(self, batch: "_Batch") -> None:
         newest, place = batch.newest, batch.reached.position
@@ -266,7 +262,6 @@ class Projector(Generic[F]):
         page = await self._read(batch, self._page, await self._store.last_position())
         # One is held at a time: all of a page may be large.
         while (entry := await self._in_thread(lambda: next(page, None))) is not None:
-            self._check(batch)
             changes = Changes()
             after = self.reached._replace(position=entry.position, at=entry.record.at)
             try:
@@ -285,7 +280,8 @@ class Projector(Generic[F]):
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
                 await self._in_thread(stop)
                 return
-        self._check(batch)
+        if batch.failure is not None:
+            raise batch.failure
         await self._name_place(batch)
         await self._write(batch, batch.reached, Changes())
 

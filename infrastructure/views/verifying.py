@@ -189,10 +189,8 @@ async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: 
     name = fold.projection.name
     log = store.log(after=counted.position, types=(Erased.TYPE,), limit=1, on_corrupt=lambda _: None)
     erased = [each async for each in log]
-    if erased:
-        return f"the rows of {name} are of before something was erased: the next question takes it out of them"
-    if not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
-        return f"the rows of {name} are not of the log as it is now: the next question has them made anew"
+    if erased or not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
+        return f"the rows of {name} are not of the log as it is now: the next question has them made right"
     if fold.projector.stopped is not None:
         return f"the rows of {name} cannot be compared: {fold.projector.stopped}"
 

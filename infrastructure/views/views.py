@@ -312,8 +312,7 @@ class Views:
         What was erased from a long log is taken out of sums from time to time, by counting all anew beside.
         """
         tasks = [asyncio.create_task(self._keep(each), name=f"steptrail-{each.name}") for each in self._projections]
-        versions = {each.name: each.version for each in self._projections}
-        exact = keep_exact(self._books, partial(self._rebuilt, self._asked), versions, self._clock.utc)
+        exact = keep_exact(self._books, partial(self._rebuilt, self._asked), dict(self._present.names), self._clock.utc)
         tasks.append(asyncio.create_task(exact, name="steptrail-views-rebuild"))
         try:
             yield

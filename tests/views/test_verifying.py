@@ -85,7 +85,7 @@ async def test_rows_of_what_was_erased_since_are_no_damage(store_url: str) -> No
         await trail.erase("a", by="ana", reason="test")
         (fault,) = await trail.views.verify()
         assert (fault.table, fault.is_damage) == (None, False)
-        assert "the next question takes it out of them" in fault.what
+        assert "the next question has them made right" in fault.what
         await trail.views.wait()
         assert await trail.views.verify() == []
 

@@ -96,6 +96,20 @@ async def test_a_failure_is_said_seldom_and_tried_again_when_as_much_time_has_pa
     assert "cannot be counted anew: no such disk" in caplog.text
 
 
+async def test_of_read_models_that_cannot_be_asked_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(anew: list[int], now: int) -> Sequence[ViewProgress]:
+        if now > 500 * _SECOND:
+            return [book(0)]
+        raise StoreUnavailable("away")
+
+    kept = Kept(monkeypatch, away)
+    await kept.go(1_500)
+    assert kept.anew == [*range(1_000 * _SECOND, 1_501 * _SECOND, 10 * _SECOND)]
+    assert caplog.records == []
+
+
 async def test_what_somebody_else_is_at_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
