@@ -269,11 +269,11 @@ class Views:
     async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
         """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
         async with self._leases.to_rebuild("a steptrail rebuild"):
-            present = await self._in(self._threads, self.series.current)
+            present = await self._in(self._rebuilding, self.series.current)
             ours, _ = self._faces[0]
             try:
                 seen = partial(self.series.face, present or 0, ours.name)
-                face = 0 if present is None else await self._in(self._threads, seen)
+                face = 0 if present is None else await self._in(self._rebuilding, seen)
                 pruned = _NOT_PRUNED if whole else await self._if_there(Generation.pruned) or _NOT_PRUNED
             except StoreDamaged as error:
                 _log.warning("%s; what was pruned is in them again", error)
@@ -282,11 +282,11 @@ class Views:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
                 )
-            generation = await self._in(self._threads, partial(self._present.begun, pruned, present))
+            generation = await self._in(self._rebuilding, partial(self._present.begun, pruned, present))
             try:
                 await self._fill(generation, needed)
             except BaseException as error:
-                await self._in(self._threads, partial(self._present.give_up, generation, error))
+                await self._in(self._rebuilding, partial(self._present.give_up, generation, error))
                 raise
             self._reach("after-switch")
             return generation.number
@@ -297,12 +297,12 @@ class Views:
         for projector in projectors:
             await projector.begin()
             await self._to_the_end(projector, needed)
-        await self._in(self._threads, partial(generation.analyze, self._projections))
+        await self._in(self._rebuilding, partial(generation.analyze, self._projections))
         for projector in projectors:
             await self._to_the_end(projector, needed)
         self._reach("before-switch")
         await self._in(
-            self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
+            self._rebuilding, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
         )
 
     @asynccontextmanager
@@ -439,7 +439,7 @@ class Views:
     def _projector(
         self, generation: Generation, projection: Projection[Any], *, in_bulk: bool = False
     ) -> Projector[Any]:
-        # Those who ask wait for no batch of a rebuild, which is a large one.
+        # Those who ask wait for nothing that a rebuild does: its batches are large.
         in_thread = partial(self._in, self._rebuilding if in_bulk else self._threads)
         return Projector(
             self._store, generation, projection, in_thread, reach=self._reach, most=self._most, in_bulk=in_bulk

@@ -1,5 +1,8 @@
 """Somebody rebuilds read models while others make the first ones, apply the log, or erase what was counted."""
 
+import asyncio
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -251,3 +254,32 @@ async def test_a_question_is_answered_while_somebody_keeps_a_transaction_open_th
             reader.rollback()
         found = await trail.views.sql(count)
         assert (found.rows, found.lag) == ([(1,)], 0)
+
+
+@pytest.mark.parametrize("step", ["begin", "point_at"])
+async def test_questions_do_not_wait_for_a_rebuild_of_the_same_process_that_waits_for_others(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+        waits, may_go_on, done = threading.Event(), threading.Event(), getattr(views.series, step)
+
+        def late(*given: Any) -> Any:
+            waits.set()
+            may_go_on.wait()
+            return done(*given)
+
+        monkeypatch.setattr(views.series, step, late)
+        rebuilding = asyncio.create_task(views.rebuild())
+        try:
+            await asyncio.to_thread(waits.wait)
+            await note(store, "agent:a", 3)
+            async with asyncio.timeout(60):
+                await views.catch_up()
+            assert await rows(views, TOTALS) == [("odd", 2, 4)]
+        finally:
+            may_go_on.set()
+        assert await rebuilding == 2
+        await views.catch_up()
+        assert await rows(views, TOTALS) == [("odd", 2, 4)]
