@@ -100,7 +100,7 @@ class StateView(Protocol):
 
     @property
     def model_name(self) -> str | None:
-        """The name of the model of this execution; None before the first execution."""
+        """The name of the model that the next step of this execution asks; None before the first execution."""
         ...
 
     @property

@@ -13,6 +13,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.camel_case import in_camel_case
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
@@ -103,6 +104,7 @@ class AgentExplanation(RunExplanation):
             "approvals": [_approval_data(call) for call in self.awaiting_approval],
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
+            "switches": [in_camel_case(switch) for switch in self.state.switches],
             "rejectedAnswer": self.rejected_answer,
             "context": self.context,
         }

@@ -40,10 +40,13 @@ class ReplayModel:
     `structural` wants the same roles, parts and tools at the same place, whatever the texts say. What differs raises a
     `ReplayMismatch` with the first difference, and so does a call that was not recorded. A recorded failure is raised
     as it was recorded. The place is found by how many model calls of the session have ended, so a replay may go on in
-    another process. `live` is for `replay`.
+    another process. `place` is that of the model among those of the agent, where it has fallback models. `live` is for
+    `replay`.
     """
 
-    def __init__(self, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> None:
+    def __init__(
+        self, recording: Recording, *, match: Match = "strict", live: Live | None = None, place: int = 0
+    ) -> None:
         if match not in get_args(Match):
             raise ConfigurationError(f"`match` of a replay is 'strict' or 'structural', not {match!r}")
         self._match, self._live = match, live
@@ -52,7 +55,8 @@ class ReplayModel:
         self._tries: dict[int, list[RecordedInference]] = defaultdict(list)
         for each in RecordedRun(recording, is_driven=live is not None).inferences:
             self._tries[each.index].append(each)
-        self._info, self._output = recording.started.agent.model, recording.started.agent.output
+        recorded = recording.started.agent.switched(place)
+        self._info, self._output = recorded.model, recorded.output
 
     def describe(self) -> ModelInfo:
         """Return what was recorded of the model."""

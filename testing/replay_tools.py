@@ -31,11 +31,11 @@ def replayed(
     Its resources are never opened.
     """
     agent = an_agent(agent)
-    model = ReplayModel(recording, match=match, live=live)
+    first, *later = [ReplayModel(recording, match=match, live=live, place=at) for at in range(len(agent.models))]
     output = ReplayedOutput(agent.output, recording) if agent.output is not None else None
     resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None
     tools = replay_tools(agent, recording, live=live)
-    return replace(agent, model=model, tools=tools, output=output, resources=resources)
+    return replace(agent, model=first, fallback=tuple(later), tools=tools, output=output, resources=resources)
 
 
 def _unopened(recording: Recording) -> dict[int, str]:

@@ -100,7 +100,7 @@ def _decision(
 ) -> tuple[stored.AgentEvent, ...]:
     """Let the criteria of this decision vote, and resolve the votes."""
     if due.phase is DecisionPhase.STOP:
-        return (decided(state, execution, due),)
+        return decided(state, execution, due)
     criteria = judges.criteria(execution.agent)
     asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
     seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
@@ -110,7 +110,7 @@ def _decision(
     if due.spares_limits:
         votes = tuple([vote for vote in votes if not vote.is_limit])
     cast = stored.EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
-    return (cast, decided(state, execution, due, cast))
+    return (cast, *decided(state, execution, due, cast))
 
 
 def _tool_retry(agent: AgentSnapshot, call: ToolExecution, now: int, draw: float) -> tuple[stored.AgentEvent, ...]:

@@ -3,12 +3,15 @@
 A running execution keeps the limits and the error policy it was started with, also when the agent's code changes later.
 """
 
+from msgspec import structs
+
 from steptrail.domain.base import Settings
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import ModelInfo, ToolChoice
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputSpec
+from steptrail.domain.policy.fallback import FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolSpec
 
@@ -35,7 +38,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     which the command line found the agent. Without `earlier_tool_traces`, requests leave out the calls and results
     before the input that is being answered. `output` is the form in which it answers; None for an agent that answers in
     text. `context` is the type of what is said of each run, and `resources` is the name of the function that opens
-    things for one; None when it has none.
+    things for one; None when it has none. `fallback` has the models after `model`; None when none is left.
     """
 
     name: str
@@ -55,6 +58,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     output: OutputSpec | None = None
     context: ContextSpec | None = None
     resources: str | None = None
+    fallback: FallbackSpec | None = None
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""
@@ -62,6 +66,14 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
             if tool.name == name:
                 return tool
         return None
+
+    def switched(self, times: int = 1) -> "AgentSnapshot":
+        """Return the agent as it goes on with a later of its models: with the form of that one, and those after it."""
+        if times == 0 or self.fallback is None or not self.fallback.models:
+            return self
+        following, *later = self.fallback.models
+        left = structs.replace(self.fallback, models=tuple(later)) if later else None
+        return structs.replace(self, model=following.model, output=following.output, fallback=left).switched(times - 1)
 
     def has_hooks(self, hook_type: str) -> bool:
         """Tell whether any hook is registered for `hook_type`."""

@@ -13,6 +13,7 @@ from steptrail.domain.agent.answers import answer_approval, settle
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.events.execution import Override
+from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import forgone, was_productive
@@ -163,6 +164,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
     step = state.fold.step
     since = step.clock.since if step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else None
     differs = command.agent.fingerprint != execution.agent.fingerprint
+    switched = _switches_to_its_model(execution, command.agent) if differs else 0
     return (
         events.ExecutionResumed(
             segment=state.fold.segment + 1,
@@ -172,7 +174,8 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
             was_productive=was_productive(state, ended_by),
             interrupted_seconds=seconds_between(since, command.last_seen) if since is not None else 0.0,
             agent=command.agent if differs else None,
-            changes=changes_between(execution.agent, command.agent) if differs else (),
+            switched=switched,
+            changes=changes_between(execution.agent, command.agent.switched(switched)) if differs else (),
             limits=command.limits,
             error_policy=command.error_policy,
             moved=command.moved,
@@ -181,6 +184,14 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
             context=command.context if command.context != execution.context else None,
         ),
     )
+
+
+def _switches_to_its_model(execution: ExecutionFold, agent: AgentSnapshot) -> int:
+    """Return which model of an agent the execution goes on with: the one that it asks; the first if there is none."""
+    later = agent.fallback.models if agent.fallback is not None else ()
+    asked, models = execution.agent.model.model, (agent.model, *(each.model for each in later))
+    places = [place for place, each in enumerate(models) if each.model == asked]
+    return execution.switched if execution.switched in places else next(iter(places), 0)
 
 
 def _how_the_segment_ended(state: AgentState) -> SegmentEnd:

@@ -2,7 +2,9 @@
 
 from msgspec import structs
 
+from steptrail.domain.agent.deciding_error import last_failure
 from steptrail.domain.agent.effects import TakeDecision
+from steptrail.domain.agent.events import ModelSwitched
 from steptrail.domain.agent.events.decisions import ContinuationEvaluated, DecisionPhase, EvaluationsRecorded
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
@@ -11,29 +13,36 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorHandlingDecision
+from steptrail.domain.policy.fallback import handling_of
 from steptrail.domain.shared.run import ExecutionStatus
 
 
 def decided(
     state: AgentState, execution: ExecutionFold, due: TakeDecision, cast: EvaluationsRecorded | None = None
-) -> ContinuationEvaluated:
-    """Return the decision `due`, from the votes that the criteria `cast` and those that hooks have cast before."""
+) -> tuple[ContinuationEvaluated | ModelSwitched, ...]:
+    """Return the decision `due`, from the votes that the criteria `cast` and those that hooks have cast before.
+
+    After it comes the switch to the next model, where one is due.
+    """
     ballot = structs.replace(execution)
     if cast is not None:
         take_votes(ballot, cast)
     outcome = ContinuationOutcome.from_evaluations(resolved_votes(ballot, due.phase))
-    return ContinuationEvaluated(
+    goes_on = outcome.should_continue and due.phase is not DecisionPhase.RESUME
+    switch = state.switch_due if goes_on else None
+    agent = execution.agent
+    handling = handling_of(state.error_context, agent.error_policy, agent.fallback, state)
+    decision = ContinuationEvaluated(
         step=due.step,
         phase=due.phase,
         decision=outcome.decision,
         should_continue=outcome.should_continue,
         resolved_by=outcome.resolved_by,
         stop_reason=outcome.stop_reason,
-        retries=outcome.should_continue
-        and due.phase is not DecisionPhase.RESUME
-        and _is_to_be_retried(state, execution),
+        retries=goes_on and switch is None and handling is ErrorHandlingDecision.RETRY,
         answered=_is_an_answer(execution, outcome, due),
     )
+    return (decision,) if switch is None else (decision, switch)
 
 
 def terminal_status(state: AgentState, outcome: ContinuationOutcome) -> ExecutionStatus:
@@ -45,7 +54,7 @@ def terminal_status(state: AgentState, outcome: ContinuationOutcome) -> Executio
     given up before the model had replied.
     """
     vote = outcome.deciding_vote
-    failed = (vote is not None and EvaluationProcessor.fails(vote)) or state.consecutive_failures > 0
+    failed = (vote is not None and EvaluationProcessor.fails(vote)) or last_failure(state) is not None
     return ExecutionStatus.FAILED if failed else ExecutionStatus.COMPLETED
 
 
@@ -58,13 +67,6 @@ def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
     decision, observed = execution.decision, ContinuationOutcome.from_evaluations(execution.votes)
     was_an_answer = decision is not None and decision.answered
     return was_an_answer and not (state.has_unanswered_input or observed.objects_to_the_answer)
-
-
-def _is_to_be_retried(state: AgentState, execution: ExecutionFold) -> bool:
-    step = execution.steps.last
-    if step is None or not step.has_errors:
-        return False
-    return execution.agent.error_policy.evaluate(state.error_context) is ErrorHandlingDecision.RETRY
 
 
 def _is_an_answer(execution: ExecutionFold, outcome: ContinuationOutcome, due: TakeDecision) -> bool:

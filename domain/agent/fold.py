@@ -7,7 +7,7 @@ They change only inside one call of `evolve_all`, which works on copies. All oth
 from msgspec import Struct, field, structs
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled
+from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, ModelSwitched, RetryScheduled
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
@@ -67,12 +67,15 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     since. `tool_calls` counts the calls that were started by tool, and `tool_calls_refused` those beyond the limit.
     `usage` includes the bill of the sessions below this one, and `usage_below` is that part. `rejections` counts the
     answers in a row that were rejected. `answer_due` says that the next model call is the one of `OutputMode.LAST` that
-    asks for the answer. `context` is what was said of the run.
+    asks for the answer. `context` is what was said of the run. `agent` is the agent as it goes on by now, and
+    `switched` says how many of its models were passed over. `switches` are the events that say why.
     """
 
     input: Message | None
     agent: AgentSnapshot
     wall: Stopwatch
+    switched: int = 0
+    switches: tuple[ModelSwitched, ...] = ()
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
     usage_below: Usage = Usage()
     active_us: int = 0

@@ -33,6 +33,13 @@ def _continuation_evaluated(fold: SessionFold, event: stored.ContinuationEvaluat
     execution.decision, execution.decided_votes = event, decided
 
 
+@DECISION_HANDLERS.of(stored.ModelSwitched)
+def _model_switched(fold: SessionFold, event: stored.ModelSwitched, at: int) -> None:
+    if (execution := fold.execution) is not None:
+        execution.agent, execution.switched = execution.agent.switched(), execution.switched + 1
+        execution.switches, execution.consecutive_failures = (*execution.switches, event), 0
+
+
 @DECISION_HANDLERS.of(stored.RetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: stored.RetryScheduled, at: int) -> None:
     if fold.execution is not None:

@@ -124,7 +124,12 @@ def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: in
     if execution.wait is None or execution.wait.kind != "resources":
         execution.unopened = 0
     if event.agent is not None or event.limits is not None or event.error_policy is not None:
-        old, new = execution.agent, event.agent or execution.agent
+        old, new = execution.agent, execution.agent
+        if event.agent is not None:
+            new, execution.switched = event.agent.switched(event.switched), event.switched
+            if new.fallback is not None and new.model.model != old.model.model:
+                # A model is switched from for failures of its own.
+                execution.consecutive_failures = 0
         execution.agent = structs.replace(
             new, limits=event.limits or old.limits, error_policy=event.error_policy or old.error_policy
         )

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import ModelSwitched
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, OpenApproval, ToolExecution
+from steptrail.domain.agent.waiting import is_sat_out
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.copies import own
@@ -187,8 +189,34 @@ class AgentState(StreamState[SessionFold]):
 
     @property
     def model_name(self) -> str | None:
-        """The name of the model of that execution; None before the first one."""
+        """The name of the model that its next step asks; None before the first one."""
+        if (switch := self.switch_due) is not None:
+            return switch.to_model
         return self._fold.execution.agent.model.model if self._fold.execution else None
+
+    @property
+    def switch_due(self) -> ModelSwitched | None:
+        """The switch to the next model that comes with the decision, if the run goes on; None when none is due."""
+        execution = self._fold.execution
+        fallback = execution.agent.fallback if execution is not None else None
+        if execution is None or fallback is None or not (failures := fallback.failures(self)):
+            return None
+        error = next(step for step in reversed(self.steps) if step.has_errors).errors[0].error
+        free_at = self.as_of + round((error.retry_after or 0.0) * 1e6)
+        if failures < fallback.after and is_sat_out(execution, free_at, self.as_of):
+            return None
+        return ModelSwitched(
+            step=self.step_count,
+            from_model=execution.agent.model.model,
+            to_model=fallback.models[0].model.model,
+            error_type=error.type,
+            failures=failures,
+        )
+
+    @property
+    def switches(self) -> tuple[ModelSwitched, ...]:
+        """The switches of that execution to other models."""
+        return self._fold.execution.switches if self._fold.execution else ()
 
     @property
     def model_usage(self) -> tuple[ModelUsage, ...]:
@@ -231,7 +259,7 @@ class AgentState(StreamState[SessionFold]):
     def retry_is_granted(self) -> bool:
         """Tell whether the last recorded step failed and the error policy wants another try."""
         decision = self._fold.execution.decision if self._fold.execution else None
-        wanted = decision is not None and decision.retries
+        wanted = decision is not None and decision.retries and self.consecutive_failures > 0
         return wanted and self.current_step is not None and self.current_step.has_errors
 
     @property

@@ -22,6 +22,11 @@ def owner_stays_for(limits: Limits, kind: str, until: int | None, now: int) -> b
     return until is not None and kind not in _LEFT and is_short_wait(limits, until, now)
 
 
+def is_sat_out(execution: ExecutionFold, until: int, now: int) -> bool:
+    """Tell whether the owner stays for a wait, and the run goes on after it."""
+    return is_short_wait(execution.agent.limits, until, now) and not outlasts_the_run(execution, until, now)
+
+
 def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
     """Tell whether a wait, for which the owner would stay, would end after the limit on the run's wall time."""
     wall = execution.agent.limits.binding("timeout")

@@ -64,6 +64,8 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
     output.section("other votes" if decider else "votes", ["CRITERION", "VOTE", "REASON"], others)
     output.line()
     output.line(f"spent       {_spent(explained)}")
+    for switch in explained.state.switches:
+        output.line(f"model       {one_line(str(switch))}")
     for stop in explained.shadow_stops:
         said = f"{stop.vote.criterion_class} would have stopped it {after_step(stop.step)}: {stop.vote.reason}"
         output.line(f"in shadow   {one_line(said)}")

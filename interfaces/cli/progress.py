@@ -86,6 +86,8 @@ class Progress:
                 return self._decision(event)
             case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
                 return (f"retry in {delay:.1f} s after failure {failures} ({kind.value})",)
+            case stored.ModelSwitched():
+                return (str(event),)
             case stored.WaitStarted(kind="unknown_outcome", position=position):
                 return (f"waiting for somebody to say what {self._name(position)} did",)
             case stored.WaitStarted(kind="resources", problem=problem):

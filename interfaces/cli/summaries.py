@@ -155,6 +155,8 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
             return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
         case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
             return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
+        case stored.ModelSwitched():
+            return str(event)
         case stored.WaitStarted(kind=kind, until=until, problem=problem):
             why = f" ({problem})" if problem else ""
             return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"

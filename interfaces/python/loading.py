@@ -85,7 +85,8 @@ async def _of_an_agent(
 async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
     """Close the models that an agent calls, or that the nodes of a workflow do."""
     if isinstance(given, Agent):
-        await given.model.close()
+        for model in given.models:
+            await model.close()
         return
     for code in given.code.values():
         if is_agent(code) or is_flow(code):

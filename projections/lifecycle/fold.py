@@ -31,6 +31,7 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
     stored.EvaluationsRecorded,
     stored.InferenceRequestAmended,
     stored.MetadataChanged,
+    stored.ModelSwitched,
     stored.PauseRequested,
     stored.RetryScheduled,
     stored.SessionForked,

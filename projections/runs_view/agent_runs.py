@@ -46,7 +46,7 @@ def _take(run: RunMemory, agent: AgentSnapshot) -> None:
 def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) -> None:
     prices = run.prices
     if event.agent is not None:
-        _take(run, event.agent)
+        _take(run, event.agent.switched(event.switched))
         run.prices = prices
     if event.limits is not None:
         run.prices = event.limits.prices
@@ -56,6 +56,11 @@ def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) 
         if is_looked_after(call.phase, below if isinstance(below, str) else None, moved):
             move_call(run, place, event, moment)
     resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
+
+
+@AGENT_RUN_HANDLERS.of(stored.ModelSwitched)
+def _switched(run: RunMemory, event: stored.ModelSwitched, moment: RunMoment) -> None:
+    run.model = plain(event.to_model)
 
 
 @AGENT_RUN_HANDLERS.of(stored.WaitEnded)

@@ -23,6 +23,7 @@ class AgentSpans:
     def __init__(self, stream: str, spans: OpenSpans) -> None:
         self._stream, self._spans, content = stream, spans, spans.content
         self.told = AgentContent(id_of(stream), content) if content is not None else None
+        self._snapshot: AgentSnapshot | None = None
         self._prices: PriceTable | None = None
         self._model = ""
         self._agent, self._provider = "", ""
@@ -66,7 +67,7 @@ class AgentSpans:
                     spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
             case stored.ExecutionResumed():
                 if event.agent is not None:
-                    self._describe(event.agent)
+                    self._describe(event.agent.switched(event.switched))
                 if event.limits is not None:
                     self._prices = event.limits.prices
                 spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
@@ -85,6 +86,10 @@ class AgentSpans:
                 spans.event(Own.DECISION, at, about)
             case stored.RetryScheduled():
                 spans.event(Own.RETRY, at, {Name.ERROR_TYPE: event.error_type.value, Own.FAILURES: event.failures})
+            case stored.ModelSwitched():
+                if self._snapshot is not None:
+                    self._describe(self._snapshot.switched())
+                spans.event(Own.MODEL_SWITCHED, at, {Name.REQUEST_MODEL: event.to_model, Own.FAILURES: event.failures})
             case stored.StepStarted(number=number):
                 self._step = number
                 spans.begin_part(_STEP, f"step {number}", version, at, {Own.STEP: number})
@@ -184,6 +189,7 @@ class AgentSpans:
         return {} if cost.unpriced or cost.unmetered else {Own.COST: float(cost.usd)}
 
     def _describe(self, agent: AgentSnapshot) -> None:
+        self._snapshot = agent
         self._agent, self._provider = agent.name, PROVIDERS.get(agent.model.driver, agent.model.driver)
         self._prices = agent.limits.prices
 

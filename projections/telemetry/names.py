@@ -64,6 +64,7 @@ class Own(StrEnum):
     ITEM = "steptrail.item"
     LEFT_OUT = "steptrail.messages.left_out"
     LIMIT = "steptrail.limit"
+    MODEL_SWITCHED = "steptrail.model.switched"
     NODE = "steptrail.node"
     OUTPUT = "steptrail.output"
     PARENT_EFFECT = "steptrail.parent.effect_id"

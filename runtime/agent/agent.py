@@ -23,9 +23,12 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputSpec
+from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.declared_context import DeclaredContext
@@ -50,7 +53,7 @@ def _configured(recorded: AgentSnapshot) -> Iterator[tuple[str | None, Criterion
     A person's request comes before a failure. A failure, and an answer that was cut, come before a limit.
     """
     yield None, UserStop()
-    yield "error_policy", ErrorPolicyCriterion.with_policy(recorded.error_policy)
+    yield "error_policy", ErrorPolicyCriterion(recorded.error_policy, fallback=recorded.fallback)
     yield None, AnswerComplete()
     if recorded.output is not None:
         yield "output", OutputAccepted(recorded.output)
@@ -83,6 +86,14 @@ class Agent(Generic[OutputT_co, ContextT]):
     output: AgentOutput[OutputT_co] | None = None
     context: DeclaredContext[ContextT] | None = None
     resources: Callable[[ContextT], AbstractAsyncContextManager[object]] | None = None
+    fallback: tuple[ModelDriver, ...] = ()
+    switches_on: tuple[ErrorType, ...] = SWITCHING
+    switches_after: int = 2
+
+    @property
+    def models(self) -> tuple[ModelDriver, ...]:
+        """The drivers of its models, in the order in which they are asked."""
+        return (self.model, *self.fallback)
 
     def __repr__(self) -> str:
         """Return its name, the class of its model and the names of its tools: its prompts are long, and for the log."""
@@ -107,9 +118,10 @@ class Agent(Generic[OutputT_co, ContextT]):
                 limits=self.limits,
                 error_policy=self.error_policy,
                 criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
-                output=self.output.spec(self.name, self.model, self.tools) if self.output is not None else None,
+                output=self._output_for(self.model),
                 context=self.context.spec if self.context is not None else None,
                 resources=name_of(self.resources) if self.resources is not None else None,
+                fallback=self._fallback(),
                 hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
             )
             # What people gave is copied and checked as it will be stored, down to the text of each message.
@@ -127,6 +139,13 @@ class Agent(Generic[OutputT_co, ContextT]):
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
 
+    def _output_for(self, model: ModelDriver) -> OutputSpec | None:
+        return self.output.spec(self.name, model, self.tools) if self.output is not None else None
+
+    def _fallback(self) -> FallbackSpec | None:
+        models = tuple(FallbackModel(model=each.describe(), output=self._output_for(each)) for each in self.fallback)
+        return FallbackSpec(models=models, on=self.switches_on, after=self.switches_after) if models else None
+
     @property
     def digest(self) -> str | None:
         """The digests of the workflows that its tools run, also below other agents; None when they run none."""
@@ -137,7 +156,7 @@ class Agent(Generic[OutputT_co, ContextT]):
         return replace(self, resources=checked_opener(resources))
 
 
-_LATER = frozenset({"below", "context", "output", "resources"})
+_LATER = frozenset({"below", "context", "fallback", "output", "resources"})
 """The fields of a snapshot that the fingerprint leaves out when they are None."""
 
 AnyAgent: TypeAlias = Agent[Any, Any]

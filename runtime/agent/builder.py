@@ -1,6 +1,6 @@
 """`AgentBuilder`: makes an agent one setting at a time, and checks each setting at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from decimal import Decimal
@@ -16,8 +16,9 @@ from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice, ToolChoiceName
-from steptrail.domain.kernel.given import a_flag, a_kind_of, a_text, one_of
+from steptrail.domain.kernel.given import a_flag, a_kind_of, a_row, a_text, a_whole, one_of
 from steptrail.domain.messages import Message
+from steptrail.domain.policy.fallback import SWITCHING
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent.agent import Agent, criteria_for, refuse_other_means
@@ -56,6 +57,8 @@ class AgentBuilder(Generic[OutputT, ContextT]):
             raise ConfigurationError("an agent needs a name")
         self._name = name.strip()
         self._model: ModelDriver | None = None
+        self._fallback: tuple[ModelDriver, ...] = ()
+        self._switches_on, self._switches_after = SWITCHING, 2
         self._tools: dict[str, RunnableTool] = {}
         self._system_prompt: str | None = None
         self._examples: tuple[Message, ...] = ()
@@ -73,6 +76,27 @@ class AgentBuilder(Generic[OutputT, ContextT]):
     def with_model(self, model: ModelDriver) -> Self:
         """Set the model driver. Raises `ConfigurationError` for anything else, such as the name of a model."""
         self._model = a_model(model, f"agent {self._name!r}")
+        return self
+
+    def with_fallback(self, *models: ModelDriver, on: Iterable[str] = SWITCHING, after: int = 2) -> Self:
+        """Set the models that are asked, in this order, when the one before fails.
+
+        An execution goes on with the next model when `after` steps in a row have failed because the model call did,
+        with errors of the types `on`. It stays with that one to its end. Until then each such step is tried again, even
+        if the error policy would stop; with the last model the policy decides. An error that comes again every time,
+        such as a wrong key, leads to no other model. Raises `ConfigurationError`, also before `with_model`.
+        """
+        whose = f"agent {self._name!r}: `with_fallback`"
+        if self._model is None:
+            raise ConfigurationError(f"{whose} comes after `with_model`")
+        if not models:
+            raise ConfigurationError(f"{whose} is given no models: give those that are asked when the first one fails")
+        named = [str(each) for each in a_row(on, f"{whose}: `on`")]
+        if not named or not {*named} <= {*SWITCHING}:
+            raise ConfigurationError(f"{whose}: `on` takes one or more of {', '.join(SWITCHING)}, not {named}")
+        self._fallback = tuple(a_model(model, whose) for model in models)
+        self._switches_on = tuple(each for each in SWITCHING if each in named)
+        self._switches_after = a_whole(after, f"{whose}: `after`", least=1)
         return self
 
     def with_system_prompt(self, prompt: str) -> Self:
@@ -272,6 +296,8 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         """Return the agent. Raises `ConfigurationError` when it has no model or an impossible setting."""
         if self._model is None:
             raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
+        if len({id(model) for model in (self._model, *self._fallback)}) <= len(self._fallback):
+            raise ConfigurationError(f"agent {self._name!r} has the same model twice: each stands in for another one")
         if self._tool_choice is ToolChoice.REQUIRED and not self._tools:
             raise ConfigurationError(f"agent {self._name!r} requires tool calls and has no tools")
         agent = Agent[OutputT, ContextT](
@@ -290,6 +316,9 @@ class AgentBuilder(Generic[OutputT, ContextT]):
             output=self._output,
             context=self._context,
             resources=self._resources,
+            fallback=self._fallback,
+            switches_on=self._switches_on,
+            switches_after=self._switches_after,
         )
         refuse_other_means(agent)
         criteria_for(agent.snapshot, agent.criteria)  # raises for an object that is no criterion

@@ -42,10 +42,14 @@ class Inference:
 
     def not_asked(self, due: StartInference, error: Exception) -> None:
         """Record that the model cannot be asked, because building the request failed. Neither model nor tool failed."""
-        model = self._agent.snapshot.model.model
+        model = self._asked_model
         nobody = InferenceStarted(step=due.step, attempt=due.attempt, model=model, request_digest="", message_count=0)
         info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked.as_of / 1e6)
         self._journal.conclude(nobody, InferenceFailed(error=info, duration_seconds=0.0))
+
+    @property
+    def _asked_model(self) -> str:
+        return (self._journal.peek().agent or self._agent.snapshot).model.model
 
     async def call(self, due: CallModel) -> None:
         """Call the model and record the reply, the failure, or that it was cut off."""
@@ -66,8 +70,9 @@ class Inference:
         await self._flight.land()
 
     async def _asked(self, request: ModelRequest) -> ModelReply:
-        watcher = self._watching()
-        return await reply_of(self._agent.model, request, None if watcher is None else self._shown(request, watcher))
+        watcher, execution = self._watching(), self._journal.peek().execution
+        model = self._agent.models[execution.switched if execution is not None else 0]
+        return await reply_of(model, request, None if watcher is None else self._shown(request, watcher))
 
     def _shown(self, request: ModelRequest, watcher: OnUpdate) -> ShowPiece:
         """Return what shows the pieces of a reply, and the answer as far as it is written, to a watcher."""
@@ -136,9 +141,7 @@ class Inference:
             # The run's own limit cut the call, so the run stops by that limit. It is no failure of the model.
             self._journal.record(model_interrupted(due.deadline))
             return
-        call_failed(
-            f"session {self._journal.peek().agent_id}", f"model {self._agent.snapshot.model.model}", info, error
-        )
+        call_failed(f"session {self._journal.peek().agent_id}", f"model {self._asked_model}", info, error)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 
     def _since(self, began: int) -> float:

@@ -8,6 +8,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     AgentEvent,
     InferenceStarted,
+    ModelSwitched,
     RetryScheduled,
     ToolExecutionFailed,
     ToolRetryScheduled,
@@ -22,7 +23,7 @@ from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
 from steptrail.runtime.agent.unfit import unfit
 
-_TOLD = frozenset({InferenceStarted, RetryScheduled, ToolRetryScheduled, ToolExecutionFailed})
+_TOLD = frozenset({InferenceStarted, ModelSwitched, RetryScheduled, ToolRetryScheduled, ToolExecutionFailed})
 
 
 def judges_of(
@@ -66,6 +67,8 @@ def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> No
             case RetryScheduled(delay_seconds=delay, failures=failures, error_type=kind):
                 said = "session %s: again in %.1f s after failure %d (%s)"
                 RUNS.warning(said, state.agent_id, delay, failures, kind.value)
+            case ModelSwitched():
+                RUNS.warning("session %s: goes on with another model: %s", state.agent_id, event)
             case ToolRetryScheduled(position=position, delay_seconds=delay, failures=failures):
                 name = state.tool_executions[position].name
                 said = "session %s: tool %s again in %.1f s after failure %d"

@@ -141,6 +141,15 @@ async def retried(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def switched(clock: HandClock) -> Steptrail:
+    """The first model is too slow twice, and the run goes on with the second one."""
+    trail = first(clock)
+    second = ScriptedModel(["", "", call("look", what="a"), "Done."], name="second")
+    agent = building([TimeoutError("too slow")] * 2).with_fallback(second).build()
+    await trail.run(agent, "Look", session=SESSION, on_commit=clock.sit_out)
+    return trail
+
+
 async def crashed(clock: HandClock) -> Steptrail:
     script: list[Reply] = [calls(("look", {"what": "a"}), ("pay", {"amount": 7}), ("look", {"what": "b"})), "Done."]
     agent = building(script).build()
@@ -316,6 +325,7 @@ STORIES: dict[str, Story] = {
     "taken-up-again": taken_up_again,
     "out-of-time": out_of_time,
     "typed": typed,
+    "switched": switched,
 }
 
 

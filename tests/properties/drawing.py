@@ -35,6 +35,7 @@ from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.run import CutBy
@@ -112,6 +113,15 @@ outputs = st.none() | st.builds(
 )
 
 
+later_models = [FallbackModel(model=ModelInfo(driver="scripted", model=name)) for name in ("second", "third")]
+fallbacks = st.none() | st.builds(
+    FallbackSpec,
+    models=st.sampled_from([tuple(later_models), tuple(later_models[:1]), tuple(later_models[1:])]),
+    on=st.sampled_from([SWITCHING, SWITCHING[:1]]),
+    after=st.integers(1, 2),
+)
+
+
 def snapshots_of(
     limits: st.SearchStrategy[Limits],
     tools: st.SearchStrategy[tuple[ToolSpec, ...]],
@@ -126,6 +136,7 @@ def snapshots_of(
         limits=limits,
         error_policy=policies,
         output=outputs,
+        fallback=fallbacks,
         hooks=st.lists(hook_types, max_size=3, unique=True).map(
             lambda types: tuple(HookSpec(name=f"hook.{each}", type=each) for each in types)
         ),

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -160,6 +161,24 @@ async def test_a_crash_in_any_run_changes_nothing_but_times(
 ) -> None:
     padded = [*script, *[say("the end")] * 6]
     await check_every_commit_point(lambda: agent_with(padded, policy, hooks=hooks))
+
+
+failing = st.sampled_from([TimeoutError("too late"), OSError("cut"), TimeoutError("again"), call("read", n=1)])
+
+
+@settings(max_examples=1000 if IS_NIGHT else 5)
+@given(st.lists(failing, min_size=1, max_size=5), st.integers(1, 2), st.booleans())
+@pytest.mark.slow("crashes some hundred runs")
+async def test_a_crash_in_a_run_with_two_models_changes_nothing_but_times(
+    script: list[Reply], after: int, hooks: bool
+) -> None:
+    padded = [*script, *[say("the end")] * 6]
+
+    def make() -> Agent:
+        agent = agent_with(padded, ErrorPolicy.stop_on_any_error(), hooks=hooks)
+        return replace(agent, fallback=(ScriptedModel(padded, name="second"),), switches_after=after)
+
+    await check_every_commit_point(make)
 
 
 async def test_a_crash_of_a_run_that_may_take_no_step_changes_nothing_but_times() -> None:

@@ -4,6 +4,7 @@ from steptrail.domain.agent.events.decisions import (
     ContinuationEvaluated,
     DecisionEvent,
     EvaluationsRecorded,
+    ModelSwitched,
     RetryScheduled,
 )
 from steptrail.domain.agent.events.execution import (
@@ -77,6 +78,7 @@ __all__ = [
     "InferenceStarted",
     "MessagesAppended",
     "MetadataChanged",
+    "ModelSwitched",
     "PauseLifted",
     "PauseRequested",
     "RetryScheduled",

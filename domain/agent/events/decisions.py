@@ -1,4 +1,4 @@
-"""Events of decisions: the votes, the decisions that resolve them, and the retries that follow."""
+"""Events of decisions: the votes, the decisions that resolve them, and the retries and switches that follow."""
 
 from enum import StrEnum
 
@@ -80,4 +80,26 @@ class RetryScheduled(Event, frozen=True, kw_only=True):
     retry_after: float | None = None
 
 
-DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | RetryScheduled
+class ModelSwitched(Event, frozen=True, kw_only=True):
+    """The execution goes on with the next model of its agent, because the one before has failed too often.
+
+    The last of those `failures` in a row was in step `step`, with an error of that type. They are counted anew.
+    """
+
+    TYPE = "model.switched.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"from_model", "to_model"})
+    step: Positive
+    from_model: str
+    to_model: str
+    error_type: ErrorType
+    failures: Positive
+
+    def __str__(self) -> str:
+        """Return which model it goes on with, and why: `gpt-5 -> claude-x after 2 rate limits, step 4`."""
+        what = {ErrorType.RATE_LIMIT: "rate limit", ErrorType.TIMEOUT: "timeout"}.get(self.error_type, "model error")
+        many = f"{self.failures} {what}{'' if self.failures == 1 else 's'}"
+        return f"{self.from_model} -> {self.to_model} after {many}, step {self.step}"
+
+
+DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | ModelSwitched | RetryScheduled

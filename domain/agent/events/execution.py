@@ -57,6 +57,7 @@ class ExecutionResumed(Event, frozen=True, kw_only=True):
     and `error_policy` are set when the caller gave new ones. `key` is set when the input came again under a new key.
     `context` is set when the caller gave another one than the recorded one, and replaces it. `was_productive` says that
     the last segment made progress or did not end in a crash. `library` is the version of Steptrail that goes on.
+    `switched` says how many models of a set `agent` are passed over, so that it goes on with the one that it asked.
     `moved` are the streams that rested and go on by now: those of the other calls are not looked after. None for all.
     """
 
@@ -71,6 +72,7 @@ class ExecutionResumed(Event, frozen=True, kw_only=True):
     was_productive: bool
     interrupted_seconds: Seconds
     agent: AgentSnapshot | None = None
+    switched: Count = 0
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None

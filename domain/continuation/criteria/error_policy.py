@@ -11,6 +11,7 @@ from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.policy.context import CanResolveErrorContext, ErrorContext, ErrorHandlingDecision
+from steptrail.domain.policy.fallback import FallbackSpec, handling_of
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.shared.run import StopReason
@@ -24,11 +25,13 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
 
     The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up. Otherwise it is
     `error`, also for a permanent error, where no retry would help. In both cases the forbid fails the run.
+    While `fallback` has a model left, it does not forbid because of the errors that lead to that one.
     A `resolver` replaces the one that reads the steps of an agent. Raises `ConfigurationError` for what is no policy.
     """
 
     policy: ErrorPolicy
     resolver: CanResolveErrorContext | None = None
+    fallback: FallbackSpec | None = None
 
     def __post_init__(self) -> None:
         a_kind_of(ErrorPolicy, self.policy, "what an ErrorPolicyCriterion asks")
@@ -46,7 +49,7 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         error = self._error(state)
         if not (error.total_failures or error.consecutive_failures):
             return self._vote({}, None)
-        handling = self.policy.evaluate(error)
+        handling = handling_of(error, self.policy, self.fallback, state)
         context: dict[str, JsonValue] = {
             "errorType": str(error.type),
             "consecutiveFailures": error.consecutive_failures,
@@ -57,6 +60,8 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         }
         if error.consecutive_failures == 0:
             return self._vote(context, None)
+        if self.fallback is not None and (tries := self.fallback.failures(state)):
+            context |= {"tries": f"{tries}/{self.fallback.after}", "nextModel": self.fallback.models[0].model.model}
         configured = self.policy.handling_for(error.type)
         if handling is not configured:
             context["configuredHandling"] = str(configured)
@@ -81,6 +86,8 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         failures, most, handling = context["consecutiveFailures"], context["maxRetries"], context["handling"]
         kind = str(context["errorType"])
         label = f"{kind[:1].upper()}{kind[1:]} error"
+        if "nextModel" in context:
+            return f"{label}, {context['tries']} before model {context['nextModel']} is asked"
         if handling == "stop":
             return f"{label} after {failures} consecutive failures (max: {most})"
         return f"{label}, retrying ({failures}/{most})" if handling == "retry" else f"{label} ignored by policy"

@@ -241,7 +241,9 @@ def test_a_run_that_stops_without_an_accepted_answer_has_not_answered() -> None:
     accepted = answering(OutputMode.NATIVE, said(ANSWER), ACCEPTED, ended())
     for state, has_answered in ((asked_before.state, False), (accepted.state, True)):
         assert state.execution is not None
-        assert decision_of(state, state.execution, due, cast).answered is has_answered
+        (decision,) = decision_of(state, state.execution, due, cast)
+        assert isinstance(decision, ContinuationEvaluated)
+        assert decision.answered is has_answered
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     InferenceFailed,
     MessagesAppended,
     MetadataChanged,
+    ModelSwitched,
     PauseLifted,
     PauseRequested,
     RetryScheduled,
@@ -49,6 +50,7 @@ from steptrail.interfaces.cli.summaries import clock_time, summary
 from steptrail.testing import calls, say
 from tests.samples import smallest
 
+SWITCHED = ModelSwitched(step=4, from_model="gpt-5", to_model="claude-x", error_type=ErrorType.RATE_LIMIT, failures=2)
 ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
 
 
@@ -72,6 +74,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5, draw=0.5),
             "failure 2 (rate_limit), again in 4.00 s",
         ),
+        (SWITCHED, "gpt-5 -> claude-x after 2 rate limits, step 4"),
         (WaitStarted(kind="retry", until=1_700_000_000_123_456), "retry until 2023-11-14 22:13:20.123"),
         (WaitStarted(kind="unknown_outcome", position=1), "unknown_outcome"),
         (
@@ -205,6 +208,12 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
         "  call 7 interrupted: crash",
         "  call 7 called off: ana stopped the run",
     ]
+
+
+def test_progress_tells_which_model_is_asked_from_now_on() -> None:
+    assert told(SWITCHED) == ["gpt-5 -> claude-x after 2 rate limits, step 4"]
+    once = structs.replace(SWITCHED, error_type=ErrorType.MODEL, failures=1)
+    assert told(once) == ["gpt-5 -> claude-x after 1 model error, step 4"]
 
 
 def test_progress_tells_a_retry_and_what_is_waited_for() -> None:

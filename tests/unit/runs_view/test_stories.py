@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     InferenceCompleted,
     InferenceStarted,
     MetadataChanged,
+    ModelSwitched,
     SessionForked,
     SessionStarted,
     StepCompleted,
@@ -43,6 +44,7 @@ from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.policy.fallback import FallbackModel, FallbackSpec
 from steptrail.domain.prices import ModelPrice, PriceTable
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ToolEffect, ToolSpec
@@ -100,6 +102,17 @@ def only(tables: Tables, table: Table) -> Row:
 
 def rests(tables: Tables) -> Sequence[tuple[object, ...]]:
     return [tuple(row[name] for name in ("kind", "started_at", "ended_at", "ending")) for row in tables.of(RESTS)]
+
+
+def test_a_run_has_the_model_that_it_asks_by_now() -> None:
+    later = tuple(FallbackModel(model=ModelInfo(driver="d", model=name)) for name in ("n", "o"))
+    agent = structs.replace(AGENT, fallback=FallbackSpec(models=later, on=(ErrorType.TIMEOUT,), after=2))
+    switch = ModelSwitched(step=2, from_model="m", to_model="n", error_type=ErrorType.TIMEOUT, failures=2)
+    going = (OPENED, structs.replace(STARTED, agent=agent), switch)
+    assert only(told(*going), EXECUTIONS)["model"] == "n"
+    again = structs.replace(resumed(SegmentEnd.CRASH), agent=structs.replace(agent, fingerprint="f2"), switched=1)
+    assert only(told(*going, again), EXECUTIONS)["model"] == "n"
+    assert only(told(*going, structs.replace(again, switched=0)), EXECUTIONS)["model"] == "m"
 
 
 def test_a_run_has_the_tags_and_the_tenant_of_its_metadata() -> None:

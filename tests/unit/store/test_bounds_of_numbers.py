@@ -24,6 +24,7 @@ STEPS = {
     "continuation.evaluated.v1": 0,
     "hooks.ran.v1": 0,
     "inference.started.v1": 1,
+    "model.switched.v1": 1,
     "output.accepted.v1": 1,
     "output.rejected.v1": 1,
 }

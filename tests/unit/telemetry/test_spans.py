@@ -50,6 +50,21 @@ def segments(spans: tuple[Span, ...]) -> list[Span]:
     return [span for span in spans if span.name.startswith("invoke_")]
 
 
+def test_each_model_call_names_the_model_and_the_provider_that_are_asked() -> None:
+    (started,) = [each.event for each in agent("switched") if isinstance(each.event, ExecutionStarted)]
+    assert started.agent.fallback is not None
+    (second,) = started.agent.fallback.models
+    second = structs.replace(second, model=structs.replace(second.model, driver="anthropic"))
+    fallback = structs.replace(started.agent.fallback, models=(second,))
+    records = changed(agent("switched"), ExecutionStarted, agent=structs.replace(started.agent, fallback=fallback))
+    spans = spans_of("agent:a", records)
+    names = ("gen_ai.request.model", "gen_ai.provider.name")
+    asked = [tuple(span.attributes[name] for name in names) for span in spans if span.name.startswith("chat")]
+    assert asked == [("scripted", "scripted")] * 2 + [("second", "anthropic")] * 2
+    (switch,) = [each for span in spans for each in span.events if each.name == "steptrail.model.switched"]
+    assert switch.attributes == {"gen_ai.request.model": "second", "steptrail.failures": 2}
+
+
 def test_a_run_of_an_agent_is_a_tree_of_segments_steps_and_tries() -> None:
     spans = of_agent("crashed-and-resumed")
     hold_together(spans)
