@@ -79,10 +79,6 @@ class VisitFold(Struct):
     may_begin: bool = False
     may_end: bool = False
 
-    def note_acted(self, place: int, acted: bool) -> None:
-        """Note whether the visit, or an item of it, may have done what counts only once."""
-        self.acted = self.acted.updated({place: True} if acted else {}, () if acted else (place,))
-
     def uncounted(self, bill: BilledUsage, place: int) -> BilledUsage:
         """Return what of a bill is not counted yet: that of a stream below grows from try to try."""
         counted = self.bills.get(place)
@@ -101,7 +97,8 @@ class RunFold(ExecutionBase, kw_only=True):
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
     have failed, and whose tries were cut off or had no end, each with the instant from which the run went on without
     it. The clock `active` shows the time in which any node ran.
-    `forkable_at` is the newest version at which none of the `acted` nodes was open.
+    `acted` are the nodes whose open visit may have done what counts only once, noted so that no event looks at all open
+    visits for them. `forkable_at` is the newest version at which there were none.
     """
 
     started: FlowStarted
@@ -127,6 +124,7 @@ class RunFold(ExecutionBase, kw_only=True):
     ending_at: int = 0
     waiting_since: int = 0
     left: Layers[str, int] = field(default_factory=Layers[str, int])
+    acted: frozenset[str] = frozenset()
     forkable_at: int = 0
 
     @property
@@ -142,11 +140,6 @@ class RunFold(ExecutionBase, kw_only=True):
     def retries(self) -> int:
         """How often the run was retried."""
         return self.ordinal - self.started.ordinal
-
-    @property
-    def acted(self) -> list[str]:
-        """The nodes whose open visit may have done what counts only once."""
-        return [node for node, visit in self.open.items() if visit.acted]
 
     @property
     def finished_visits(self) -> int:
@@ -194,6 +187,11 @@ class RunFold(ExecutionBase, kw_only=True):
         """Return the next number in the order of what becomes due or lands."""
         self.order += 1
         return self.order
+
+    def note_acted(self, visit: VisitFold, place: int, acted: bool) -> None:
+        """Note whether an open visit, or an item of it, may have done what counts only once."""
+        visit.acted = visit.acted.updated({place: True} if acted else {}, () if acted else (place,))
+        self.acted = self.acted | {visit.node} if visit.acted else self.acted - {visit.node}
 
     def charge(self, bill: BilledUsage) -> None:
         """Add a bill to that of the run."""

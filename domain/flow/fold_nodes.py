@@ -82,8 +82,9 @@ def _visit(run: RunFold | None, node: str, visit: int) -> VisitFold | None:
 def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...]) -> None:
     """End a visit: its view with what it has written goes on along the edges that are taken, or ends a branch."""
     del run.open[visit.node]
-    for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
-        del run.tasks[key]
+    for item in (None, *range(visit.next_item)):
+        run.tasks.pop((visit.node, visit.visit, item), None)
+    run.acted -= {visit.node}
     graph, delta = run.graph, replace(together((visit.changed, delta)), kept=delta.kept)
     view = visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view

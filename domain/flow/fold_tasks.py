@@ -78,7 +78,7 @@ def _move(run: RunFold, task: Task, event: _Tried | stored.NodeEvaluated) -> Non
 
 
 def _rested(run: RunFold, at: int) -> None:
-    if not run.running():
+    if not any(task.phase is TaskPhase.RUNNING for task in reversed(run.tasks.values())):
         run.active = run.active.stopped(at)
 
 
@@ -91,7 +91,7 @@ def _started(fold: FlowFold, event: stored.NodeAttemptStarted, at: int) -> None:
     task.landing = task.retry = None
     # A key of a `keyed` try, and a stream below, are found again by the effect id, which is another one in a fork.
     if event.effect in _ONCE or event.stream_effect is not None:
-        visit.note_acted(task.place, True)
+        run.note_acted(visit, task.place, True)
     task.clock = task.clock.started(at)
     run.follow_clock(visit, at)
     run.attempts += 1
@@ -127,9 +127,9 @@ def _completed(fold: FlowFold, event: stored.NodeAttemptCompleted, at: int) -> N
 @TASK_HANDLERS.of(stored.NodeAttemptFailed)
 def _failed(fold: FlowFold, event: stored.NodeAttemptFailed, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
-        _, visit, task = ended
+        run, visit, task = ended
         if task.effect is ToolEffect.UNSAFE:
-            visit.note_acted(task.place, False)
+            run.note_acted(visit, task.place, False)
         task.failures += event.attempt > 0
 
 
@@ -161,7 +161,7 @@ def _interrupted(fold: FlowFold, event: stored.NodeAttemptInterrupted, at: int) 
         # It runs again only by the word of a person, who knows what became of this try.
         is_known = event.then is stored.NodeThen.RERUN
         visit.unknown = visit.unknown - {task.item} if is_known else visit.unknown | {task.item}
-        visit.note_acted(task.place, not is_known)
+        run.note_acted(visit, task.place, not is_known)
     if task.phase is TaskPhase.PARKED:
         task.asked_at, task.asked_at_version = at, fold.version + 1
     _rested(run, at)

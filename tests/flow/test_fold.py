@@ -230,7 +230,7 @@ async def test_a_branch_costs_the_same_however_many_others_there_are(shape: str)
             flow = flow.function("last", lambda _: 1, join="all" if shape == "join all" else "each")
             flow = flow.edge([f"n{number}" for number in range(count)], "last")
         async with trail_of() as trail:
-            await trail.run(flow.build(), session="f", options=RunOptions(max_visits=count))
+            await trail.run(flow.build(), session="f", options=RunOptions(max_visits=count, concurrency=count))
             work.append(_work_of(await trail.flow("f").events()))
     assert work[2] - work[1] < 2.2 * (work[1] - work[0])
 
