@@ -289,16 +289,20 @@ async def test_a_run_that_has_used_up_its_budget_says_that_a_retry_needs_a_large
     assert statuses == ["failed", "failed", "completed"]
 
 
-async def test_a_node_that_has_used_up_its_budget_says_that_a_retry_does_not_help(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("is_item", [False, True])
+async def test_a_node_or_an_item_that_has_used_up_its_budget_says_that_a_retry_does_not_help(
+    *, is_item: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ScriptedModel(["Yes.", "Yes."])
-    flow = Workflow("t").llm("a", model, prompt="go", budget=Budget(max_total_tokens=1), retry=1).build()
+    model, tight, flow = ScriptedModel(["Yes.", "Yes."]), Budget(max_total_tokens=1), Workflow("t")
+    if is_item:
+        flow = flow.map("a", over="input", model=model, prompt="go", item_budget=tight)
+    else:
+        flow = flow.llm("a", model, prompt="go", budget=tight, retry=1)
     async with trail_of() as trail:
         handle = trail.flow("f")
-        await trail.run(flow, session="f")
+        await trail.run(flow.build(), [1], session="f")
         lines = printed(await handle.why(), capsys)
-        again = await handle.retry(flow)
+        again = await handle.retry(flow.build())
     said = "and has to end the same way: what the node has used counts on, and its budget is recorded"
     assert f"{'':<11} {said}" in lines
     assert again.status == "failed"
