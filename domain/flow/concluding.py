@@ -85,10 +85,12 @@ def conclude(run: RunFold, task: Task, now: int) -> FlowEffect:
     tried = working_node(node, task.item)
     limit: tuple[events.LimitReached, ...] = ()
     failed = failure_of(task.landing) if task.landing is not None else None
-    if failed is None or _is_tried_again(tried, task, failed):
+    # A visit without a try, as its budget was used up before, is over it as one that used it up is.
+    is_over = failed is not None and failed.failure is FailureClass.BUDGET and task.item is None
+    if failed is None or is_over or _is_tried_again(tried, task, failed):
         if (over := over_budget(run, task)) is not None:
             failed, limit = over
-        elif failed is not None:
+        elif failed is not None and not is_over:
             left = time_left_us(run, task, now)
             delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
             if left is None or delay * 1e6 < left:

@@ -7,11 +7,13 @@ import pytest
 from msgspec import structs
 
 from steptrail import AgentBuilder
+from steptrail.domain.flow.events import LimitReached
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ConfigurationError, ExecutionFailed
 from steptrail.models import PriceTable, Usage
 from steptrail.testing import ScriptedModel, say
 from steptrail.workflow import Budget, FailureClass, RetryPolicy, RunOptions, Workflow
+from tests.flow.kit import events_of
 from tests.runner.kit import trail_of
 
 DOLLAR = Budget(max_cost_usd=Decimal(1))
@@ -131,6 +133,8 @@ async def test_a_retry_asks_no_model_for_a_node_or_an_item_that_has_used_up_its_
         await trail.run(flow, ["x"], session="f")
         again = await trail.flow("f").retry(flow)
         last = await trail.flow("f").retry(flow)
+        limits = [event.limit for event in await events_of(trail) if isinstance(event, LimitReached)]
+    assert limits == ["max_total_tokens"] * (3 if of == "budget" else 0)
     assert (len(model.requests), again.usage.total, again.stop_reason) == (1, 20, StopReason.TOKEN_LIMIT)
     assert [str(each.error) for each in (again, last)] == [str(again.error)] * 2
     assert "it used 20, and max_total_tokens is 10" in str(again.error)
