@@ -17,7 +17,7 @@ def keep(run: RunFold, visit: VisitFold, task: Task, at: int) -> None:
 
     What a person reported, or was kept before, is no result of it, nor is what came of arguments that a person made.
     """
-    cache, ended = _cache(run, visit, task.item), task.landing
+    cache, ended = run.node(visit.node, task.item).cache, task.landing
     if cache is None or task.arguments is not None or not isinstance(ended, NodeAttemptCompleted):
         return
     if not ended.is_kept and ended.settled_by is None:
@@ -27,16 +27,12 @@ def keep(run: RunFold, visit: VisitFold, task: Task, at: int) -> None:
 
 def kept_result(run: RunFold, visit: VisitFold, item: int | None, now: int) -> Kept | None:
     """Return the result that is kept for a visit, or for one item of a map; None for none, and for one too old."""
-    cache = _cache(run, visit, item)
+    cache = run.node(visit.node, item).cache
     if cache is None:
         return None
     kept = run.kept.get(_key(run, visit, item, cache))
     is_old = kept is not None and cache.ttl is not None and now - kept.at > cache.ttl * 1e6
     return None if is_old else kept
-
-
-def _cache(run: RunFold, visit: VisitFold, item: int | None) -> Cache | None:
-    return run.node(visit.node, item).cache
 
 
 def _key(run: RunFold, visit: VisitFold, item: int | None, cache: Cache) -> str:
