@@ -74,7 +74,8 @@ def _beyond_a_budget(explained: FlowExplanation) -> str | None:
         return f"with a larger budget{prices} by `options` of `retry` in Python: what was used counts on"
     error = explained.error
     if error is not None and error.failure is FailureClass.BUDGET:
-        return "and has to end the same way: what the node has used counts on, and its budget is recorded"
+        prices = " by these prices" if error.details.get("limit") == "max_cost_usd" else ""
+        return f"and has to end the same way{prices}: what the node has used counts on, and its budget is recorded"
     return None
 
 

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from decimal import Decimal
 
 import pytest
 
@@ -11,6 +12,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.errors import ExecutionFailed
 from steptrail.interfaces.cli.flow_why import print_flow_why
 from steptrail.interfaces.cli.output import Output
+from steptrail.models import PriceTable
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation, verdict_of
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import OnUnknown
@@ -306,6 +308,19 @@ async def test_a_node_or_an_item_that_has_used_up_its_budget_says_that_a_retry_d
     said = "and has to end the same way: what the node has used counts on, and its budget is recorded"
     assert f"{'':<11} {said}" in lines
     assert again.status == "failed"
+
+
+async def test_a_node_that_has_cost_too_much_says_that_a_retry_needs_other_prices(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tight = Budget(max_cost_usd=Decimal("0.000001"))
+    flow = Workflow("t").llm("a", ScriptedModel(["Yes."]), prompt="go", budget=tight).build()
+    prices = PriceTable.of({"scripted": {"input": 1, "output": 1}}, version="1")
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=RunOptions(prices=prices))
+        lines = printed(await trail.flow("f").why(), capsys)
+    said = "and has to end the same way by these prices: what the node has used counts on, and its budget is recorded"
+    assert f"{'':<11} {said}" in lines
 
 
 async def test_a_run_that_somebody_aborted_says_who_did_and_where(capsys: pytest.CaptureFixture[str]) -> None:
