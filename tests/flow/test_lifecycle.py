@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from steptrail import Steptrail, ToolEffect
-from steptrail.domain.flow.events import NodeAttemptStarted
+from steptrail.domain.flow.events import NodeAttemptStarted, NodeOpened
 from steptrail.domain.flow.machine import FLOW
 from steptrail.errors import OwnershipLost
 from steptrail.lifecycle import (
@@ -72,6 +72,7 @@ async def checked(trail: Steptrail) -> tuple[RunEvent, ...]:
     # What begins ends once, and nothing else ends.
     ended = [each for each in whole if isinstance(each, FlowExecutionEnded)]
     assert len(ended) == sum(isinstance(each, FlowExecutionStarted) for each in whole)
+    assert ended[-1].visits == sum(isinstance(record.event, NodeOpened) for record in records)
     tries = Counter[object]()
     for each in whole:
         if isinstance(each, FlowAttemptStarted | FlowAttemptEnded):
