@@ -109,17 +109,20 @@ async def test_a_run_whose_pause_is_withdrawn_while_a_worker_carries_it_out_is_l
         assert (await trail.flow("r").state()).status is ExecutionStatus.COMPLETED
 
 
-async def test_a_node_that_is_held_when_it_has_ended_calls_nothing_more(place: Place) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_node_that_is_held_when_it_has_ended_calls_nothing_more(*, place: Place, fails: bool) -> None:
     ran: list[str] = []
 
     def version(*nodes: str) -> BuiltWorkflow:
         flow = Workflow("order")
         for node in nodes:
-            flow.function(node, partial(note, node), output=node)
+            flow.function(node, partial(note, node), output=node, on_error="continue")
         return flow.chain(*nodes).build()
 
     def note(node: str, envelope: Envelope) -> str:
         ran.append(node)
+        if fails and node == "a":
+            raise ValueError(node)
         return node
 
     async with place.opened() as trail:
