@@ -235,6 +235,26 @@ async def test_a_branch_costs_the_same_however_many_others_there_are(shape: str)
     assert work[2] - work[1] < 2.2 * (work[1] - work[0])
 
 
+async def test_a_run_is_active_until_the_last_of_its_tries_has_ended() -> None:
+    """The first to begin is the last to end, and each event comes a second after the one before."""
+    gone = asyncio.Event()
+
+    async def last(_: object) -> None:
+        await gone.wait()
+
+    async def first(_: object) -> None:
+        gone.set()
+
+    async with trail_of() as trail:
+        await trail.run(Workflow("t").function("a", last).function("b", first).build(), session="f")
+        events = [record.event for record in await trail.flow("f").events()]
+    begins = min(at for at, each in enumerate(events) if isinstance(each, E.NodeAttemptStarted))
+    assert [each.node for each in events if isinstance(each, E.NodeAttemptCompleted)] == ["b", "a"]
+    ends = max(at for at, each in enumerate(events) if isinstance(each, E.NodeAttemptCompleted))
+    records = [Recorded(at + 1, at * 10**6, each) for at, each in enumerate(events)]
+    assert FLOW.evolve_all(initial("f"), records).active_seconds == ends - begins
+
+
 async def test_an_item_of_a_map_costs_the_same_however_many_streams_were_begun() -> None:
     """Not one of them is looked at when the next one begins."""
 
