@@ -66,6 +66,8 @@ class _Shelf:
 
     def __init__(self, recording: Recording, live: Live | None) -> None:
         self.live, self._session = live, recording.session
+        asked = (event for event in recording.events if isinstance(event, stored.ApprovalRequested))
+        self.asked = {(event.tool, event.arguments_digest) for event in asked}
         self._left: dict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
         self._all = RecordedRun(recording, is_driven=live is not None).calls
         last = {call.effect_id: call for call in self._all}
@@ -93,12 +95,24 @@ class _Shelf:
 
 
 class _ReplayedTool:
-    """A tool that gives what was recorded, with the spec, the digest and the check of arguments of the real one."""
+    """A tool that gives what was recorded, with the spec and the digest of the real one."""
 
     def __init__(self, tool: tool_port.RunnableTool, shelf: _Shelf) -> None:
         self.spec, self._shelf = tool.spec, shelf
         self.digest = getattr(tool, "digest", None)
-        self.check_arguments = getattr(tool, "check_arguments", None)
+        self._check = getattr(tool, "check_arguments", None)
+
+    def check_arguments(
+        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: tool_port.Capture
+    ) -> ErrorInfo | None:
+        """Return why arguments do not fit the real tool; None when they do.
+
+        Those that somebody was asked about did, though what is left of them in a redacted recording may not.
+        """
+        if self._check is None or (self.spec.name, digest_of(_said(arguments, raw))) in self._shelf.asked:
+            return None
+        found: ErrorInfo | None = self._check(arguments, raw, capture)
+        return found
 
     async def run(
         self,
@@ -110,8 +124,7 @@ class _ReplayedTool:
         capture: tool_port.Capture,
     ) -> tool_port.ToolOutcome:
         """Return the recorded outcome; see `RunnableTool`."""
-        said = dict(arguments) if arguments is not None else raw
-        live = self._shelf.live
+        said, live = _said(arguments, raw), self._shelf.live
         call = self._shelf.take(self.spec.name, digest_of(said), said)
         if live is not None:
             await live.reach_end(call)
@@ -119,6 +132,10 @@ class _ReplayedTool:
         if outcome is None:
             await until_cut(call, f"a call of tool {call.tool!r}", is_driven=live is not None)
         return outcome
+
+
+def _said(arguments: Mapping[str, JsonValue] | None, raw: str | None) -> JsonValue:
+    return dict(arguments) if arguments is not None else raw
 
 
 def _outcome(call: RecordedCall, *, is_driven: bool) -> tool_port.ToolOutcome | None:
