@@ -5,7 +5,6 @@ nothing is counted twice, whatever is delivered again, and of two who write one 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
@@ -312,16 +311,6 @@ class Generation:
                 return
             last = page[-1][: len(table.key)]
             after = f" WHERE ({key}) > ({', '.join(f'${n}' for n in range(1, len(last) + 1))})"
-
-    def digest(self, statements: Statements, projection: Projection[Any]) -> Mapping[str, str]:
-        """Return a digest of the rows of each table of a projection. It is the same in both databases."""
-        found: dict[str, str] = {}
-        for table in projection.tables:
-            digest = sha256()
-            for row in self.rows(statements, table):
-                digest.update(repr(row).encode())
-            found[table.name] = digest.hexdigest()
-        return found
 
     def analyze(self, projections: Sequence[Projection[Any]]) -> None:
         """Have the database count what is in the tables, for its plans."""

@@ -186,7 +186,7 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
 
 async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: _Present) -> str | None:
     """Return why rows may well differ from a fresh fold; None when they may not."""
-    name = fold.projection.name
+    name, fresh = fold.projection.name, fold.generation
     log = store.log(after=counted.position, types=(Erased.TYPE,), limit=1, on_corrupt=lambda _: None)
     erased = [each async for each in log]
     if erased or not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
@@ -195,11 +195,9 @@ async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: 
         return f"the rows of {name} cannot be compared: {fold.projector.stopped}"
 
     def of_fold(statements: Statements) -> tuple[list[NotCounted], list[NotCounted]]:
-        return fold.generation.damaged(statements, fold.projection), fold.generation.skipped(
-            statements, fold.projection
-        )
+        return fresh.damaged(statements, fold.projection), fresh.skipped(statements, fold.projection)
 
-    own, skipped = await asyncio.to_thread(fold.generation.database.read, of_fold)
+    own, skipped = await asyncio.to_thread(fresh.database.read, of_fold)
     if [each.position for each in skipped] != [each.position for each in counted.skipped]:
         return f"{name} does not pass the same events any more: `steptrail rebuild`"
     known = {each.stream for each in counted.damage}

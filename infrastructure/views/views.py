@@ -10,7 +10,7 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from operator import methodcaller
@@ -65,7 +65,6 @@ _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""
 
 _NO_FACE = Face(0, ())
-_NOT_PRUNED: Mapping[str, int] = {}
 _PRUNED_AT_ONCE = 200
 """How many runs one transaction deletes. So many take some hundredths of a second."""
 
@@ -274,10 +273,10 @@ class Views:
             try:
                 seen = partial(self.series.face, present or 0, ours.name)
                 face = 0 if present is None else await self._in(self._rebuilding, seen)
-                pruned = _NOT_PRUNED if whole else await self._if_there(Generation.pruned) or _NOT_PRUNED
+                pruned = {} if whole else await self._if_there(Generation.pruned) or {}
             except StoreDamaged as error:
                 _log.warning("%s; what was pruned is in them again", error)
-                face, pruned = 0, _NOT_PRUNED
+                face, pruned = 0, {}
             if face > ours.version:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.infrastructure.views.opening import open_series
 from steptrail.infrastructure.views.views import Views
@@ -81,9 +83,18 @@ async def contents(views: Views) -> Mapping[str, list[tuple[Any, ...]]]:
 
 
 async def digest(views: Views, projection: Projection[Any] | None = None) -> Mapping[str, str]:
-    """Return the digests of all tables of a projection: of `Counting`, unless another is given."""
+    """Return the digests of all tables of a projection: of `Counting`, unless another is given.
+
+    They are the same in both databases.
+    """
     generation, of = await views.present(), projection or Counting()
-    return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, of))
+
+    def of_rows(statements: Statements) -> Mapping[str, str]:
+        return {
+            each.name: sha256(repr([*generation.rows(statements, each)]).encode()).hexdigest() for each in of.tables
+        }
+
+    return await asyncio.to_thread(generation.database.read, of_rows)
 
 
 @tool(effect=ToolEffect.READ)
