@@ -101,7 +101,8 @@ class Projector(Generic[F]):
             return False
         progress, damage, self._skipped = found
         if progress.reached != self.reached or self.stopped:
-            self._memory = FoldMemory(self.projection)
+            # Of two who began at the beginning, the other one may have counted what was erased before this one began.
+            self._memory, self._never_counted = FoldMemory(self.projection), 0
         self._damaged = {each.stream for each in damage}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()

@@ -12,6 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from steptrail import Steptrail
 from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.infrastructure.views.generation import PlaceMoved
+from steptrail.infrastructure.views.projector import Projector
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.kernel.changes import Changes
@@ -91,6 +93,36 @@ async def test_what_was_erased_before_anything_was_counted_is_in_no_sum(store_ur
         assert await rows(views, TOTALS) == [("even", 2, 10), ("odd", 1, 3)]
         assert [each.erased for each in await views.progress()] == [(0, None)]
         assert await views.verify() == []
+
+
+async def test_what_another_process_counted_before_it_was_erased_goes_though_this_one_began_at_the_beginning_after_that(
+    store_url: str,
+) -> None:
+    first: Projector[Seen] | None = None
+
+    def reach(point: str) -> None:
+        if point == "page-read" and first is not None and not first.reached.position:
+            elsewhere(lambda: _erased(store_url, "agent:a"))
+            elsewhere(begin_second)
+
+    async with viewed(store_url) as (store, views), viewed(store_url) as (other, _):
+        await some_notes(store)
+        generation = await views.present()
+        first = Projector(store, generation, Counting(), asyncio.to_thread, reach=reach)
+        second = Projector(other, generation, Counting(), asyncio.to_thread)
+
+        async def begin_second() -> None:
+            assert await second.begin()
+
+        assert await first.begin()
+        await first.apply()
+        assert "agent:a" in {row[0] for row in await rows(views, NOTES)}
+        with pytest.raises(PlaceMoved):
+            await second.apply()
+        assert await second.begin()
+        await second.apply()
+        assert {row[0] for row in await rows(views, NOTES)} == {"agent:b", "agent:c"}
+        assert [each.erased for each in await views.progress()] == [(1, AT)]
 
 
 async def test_the_first_of_many_says_since_when_and_each_is_counted_once(store_url: str) -> None:
