@@ -304,10 +304,15 @@ class Projector(Generic[F]):
         return found[0], generation.damaged(statements, self.projection), skipped
 
     async def _digest(self, reached: Reached) -> str:
-        """Return the digest of an event of the log. That of one that was erased is taken to be the known one."""
+        """Return the digest of an event of the log. That of one that was erased is remembered if it was the last.
+
+        Otherwise it is taken to be the known one.
+        """
         found = (await self._store.digest(reached.stream, reached.stream_version)).hex()
         erasure = None if found else await self._store.erasure(reached.stream)
-        return reached.digest if erasure is not None and erasure.events >= reached.stream_version else found
+        if erasure is None or erasure.events < reached.stream_version:
+            return found
+        return erasure.digest if erasure.events == reached.stream_version else reached.digest
 
     async def _is_readable(self, damage: NotCounted) -> bool:
         page = await self._store.log_page(damage.position - 1, 1, stream=damage.stream)

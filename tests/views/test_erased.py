@@ -257,6 +257,21 @@ async def test_a_log_is_known_again_though_the_stream_at_the_place_went_on_and_w
         assert {row[1] for row in await rows(views, STREAMS)} == {"agent:a", "agent:c"}
 
 
+async def test_a_log_in_which_another_stream_of_that_name_was_erased_is_another_one(
+    store_url: str, tmp_path: Path
+) -> None:
+    async with viewed(store_url) as (store, views), viewed(f"sqlite:///{tmp_path / 'other.db'}") as (other, _):
+        await some_notes(store)
+        await views.catch_up()
+        await erase(store, "agent:b")
+        await note(other, "agent:b", 3, 4, 7)
+        await note(other, "agent:c", 5, 5, 5, 5)
+        await erase(other, "agent:b")
+        generation = await views.present()
+        assert await Projector(store, generation, Counting(), asyncio.to_thread).begin()
+        assert not await Projector(other, generation, Counting(), asyncio.to_thread).begin()
+
+
 async def test_runs_that_were_erased_or_pruned_leave_no_row(store_url: str) -> None:
     clock = ManualClock()
     async with Steptrail.open(store_url, clock=clock) as trail:
