@@ -42,6 +42,7 @@ from steptrail.projections.kernel.table import Scalar
 T = TypeVar("T")
 _LINK, _POINTER, _LOCK = "current.db", "current", "current.lock"
 _DIGITS = 100
+_TO_WRITE = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", "PRAGMA secure_delete = ON")
 _STEPS = 10_000
 """How many steps of SQLite's machine pass between two looks at the clock."""
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -79,7 +80,7 @@ class SqliteViews:
         """Return `work(statements)`, as a whole or not at all."""
         with self._writing:
             try:
-                self._writer = self._writer or self._opened("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
+                self._writer = self._writer or self._opened(*_TO_WRITE)
                 connection = self._writer
                 return until_free(lambda: _whole(connection, work), self._patience)
             except sqlite3.Error as error:
@@ -96,16 +97,14 @@ class SqliteViews:
                     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             with INSIDE:
                 answer = self._watched(connection, work, until)
-        except sqlite3.Error as error:
+        except BaseException as error:
             if connection is not None:
                 disconnect(connection)
+            if not isinstance(error, sqlite3.Error):
+                raise
             if primary_code(error) == sqlite3.SQLITE_INTERRUPT and until is not None:
                 raise until.late() from error
             raise self._translated(error) from error
-        except BaseException:
-            if connection is not None:
-                disconnect(connection)
-            raise
         with self._lock:
             if not self._is_closed:
                 self._idle.append(connection)

@@ -1,6 +1,7 @@
 """Where something was erased its rows go at once, also in a log that is too long to be counted anew each time."""
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -12,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from steptrail import Steptrail
 from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.infrastructure.store.sqlite.connections import connect
 from steptrail.infrastructure.views.generation import PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.inspector import Access, inspector
@@ -270,6 +272,26 @@ async def test_a_log_in_which_another_stream_of_that_name_was_erased_is_another_
         generation = await views.present()
         assert await Projector(store, generation, Counting(), asyncio.to_thread).begin()
         assert not await Projector(other, generation, Counting(), asyncio.to_thread).begin()
+
+
+async def test_a_file_keeps_no_byte_of_the_tags_of_what_was_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_it_is_without_us(uri: str) -> sqlite3.Connection:
+        connection = connect(uri)
+        connection.execute("PRAGMA secure_delete = OFF")  # some systems have it on from the beginning
+        return connection
+
+    monkeypatch.setattr("steptrail.infrastructure.views.sqlite.connect", as_it_is_without_us)
+    path = tmp_path / "runs.db"
+    for is_gone in (False, True):
+        async with Steptrail.open(f"sqlite:///{path}") as trail:
+            if is_gone:
+                await trail.erase("gone", by="ana", reason="asked")
+            else:
+                await trail.run(desk("Yes."), "hi", session="gone", metadata={"tags": {"user": "Mrs Peel"}})
+            await trail.views.wait()
+        assert (b"Mrs Peel" in (tmp_path / "runs.db-views" / "1.db").read_bytes()) is not is_gone
 
 
 async def test_runs_that_were_erased_or_pruned_leave_no_row(store_url: str) -> None:
