@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from steptrail.domain.errors import StoreError, StoreLocked
+from steptrail.domain.errors import NotAStore, StoreDamaged, StoreError, StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
@@ -114,7 +114,12 @@ class PostgresViews:
                     # It may still be on its way, and is not meant for the next question.
                     connection.close()
 
-        return self._connections.read(whole if until is None else partial(in_time, until=until))
+        try:
+            return self._connections.read(whole if until is None else partial(in_time, until=until))
+        except NotAStore as error:
+            # A generation of an older version has fewer columns.
+            where = f"the read models in {self._schema}"
+            raise StoreDamaged(f"{where} are damaged: `steptrail rebuild` makes them anew") from error
 
     def close(self) -> None:
         """Close every connection. Safe to call twice."""

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from steptrail import Agent, AgentBuilder, Steptrail
-from steptrail.domain.errors import StoreUnavailable
+from steptrail.domain.errors import StoreDamaged, StoreUnavailable
 from steptrail.infrastructure.views.sqlite import SqliteViews
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel
 from tests.harness.postgres_server import PostgresServer
+from tests.views.counting import TOTALS, note
+from tests.views.kit import rows, viewed
 
 STREAMS = "SELECT stream FROM executions ORDER BY 1"
 
@@ -138,3 +140,19 @@ def test_a_question_to_a_file_whose_log_is_gone_says_what_sqlite_says(tmp_path: 
     with pytest.raises(StoreUnavailable, match="disk I/O error"):
         views.read(lambda statements: statements.ask("SELECT * FROM notes"))
     views.close()
+
+
+async def test_read_models_of_an_older_form_name_what_makes_them_anew(
+    postgres_server: PostgresServer, postgres_store_url: str
+) -> None:
+    async with viewed(postgres_store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+        database = postgres_store_url.rpartition("/")[2]
+        postgres_server.execute("ALTER TABLE steptrail_views_1.projections DROP erased CASCADE", database=database)
+        with pytest.raises(
+            StoreDamaged, match=r"in steptrail_views_1 are damaged: `steptrail rebuild` makes them anew"
+        ):
+            await views.status()
+        assert await views.rebuild() == 2
+        assert await rows(views, TOTALS) == [("odd", 1, 1)]
