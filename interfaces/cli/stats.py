@@ -12,6 +12,7 @@ from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment, named
 from steptrail.interfaces.cli.plots import bar, sparkline
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
 from steptrail.projections.rendering import dollars, many
 
@@ -33,7 +34,12 @@ def register(commands: Commands) -> None:
 def _stats(arguments: argparse.Namespace, output: Output) -> None:
     group: Literal["agent", "day", "kind"] | None = arguments.by if arguments.by in GROUPS else None
     said = named(arguments, "since", "until", "agent", "tenant")
-    found = asked(arguments, lambda trail: trail.views.stats(by=() if group is None else (group,), **said))
+
+    async def work(trail: Steptrail) -> tuple[Stats, int]:
+        found = await trail.views.stats(by=() if group is None else (group,), **said)
+        return found, max((each.erased for each in await trail.views.status() if each.name == "runs"), default=0)
+
+    found, erased = asked(arguments, work)
     if output.as_json:
         output.data(found.to_dict())
         return
@@ -53,6 +59,8 @@ def _stats(arguments: argparse.Namespace, output: Output) -> None:
         page.retries()
         page.shadow()
     note_lag(output, found.lag)
+    if erased:
+        output.note(f"steptrail: {many(erased, 'erased session')} still in these: `steptrail rebuild` makes them anew")
 
 
 class _Page:

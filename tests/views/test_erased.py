@@ -375,7 +375,7 @@ async def test_who_keeps_read_models_going_counts_anew_beside_once_it_is_time(
     assert [record.message for record in caplog.records] == []
 
 
-def test_the_command_and_the_page_of_health_say_how_many_erased_sessions_sums_still_count(
+def test_the_commands_and_the_page_of_health_say_how_many_erased_sessions_sums_still_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
@@ -395,6 +395,9 @@ def test_the_command_and_the_page_of_health_say_how_many_erased_sessions_sums_st
     assert main(["views", "--store", url]) == 0
     assert "1 erased still in sums since 20" in capsys.readouterr().out
     assert ", 1 erased session still in sums since 20" in asyncio.run(health())
+    assert main(["stats", "--store", url]) == 0
+    assert "1 erased session still in these: `steptrail rebuild` makes them anew" in capsys.readouterr().err
     assert main(["rebuild", "--store", url]) == 0
-    assert main(["views", "--store", url]) == 0
-    assert "erased" not in capsys.readouterr().out
+    for command in ("views", "stats"):
+        assert main([command, "--store", url]) == 0
+        assert "erased" not in "".join(capsys.readouterr())
