@@ -42,9 +42,8 @@ class ViewsStatus:
     `lag` is how many positions of the log are not counted, `error` why it has stopped at `error_position`. `skipped` is
     how many events it has passed because it failed at them, `damaged` how many sessions or runs have rows as they stood
     before an event that could not be read. Sums still count `erased` sessions or runs, since `erased_at`; rows do not.
-    Rows of runs that ended before `pruned_before` are deleted; None where none
-    are. `generation` and `bytes` are those of all read models together, and `place` is where they are kept: a folder,
-    or a schema of the store's database.
+    Rows of runs that ended before `pruned_before` are deleted; None where none are. `generation` and `bytes` are those
+    of all read models together, and `place` is where they are kept: a folder, or a schema of the store's database.
     """
 
     name: str
