@@ -6,7 +6,7 @@ ask, and seldom enough that the share of a processor which this takes does not d
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 from steptrail.domain.errors import ViewsBusy
 from steptrail.infrastructure.views.generation import PlaceMoved, ViewProgress
@@ -28,33 +28,35 @@ def is_outdated(progress: ViewProgress, end: int) -> bool:
 
 async def keep_exact(
     books: Callable[[], Awaitable[Sequence[ViewProgress]]],
-    rebuild: Callable[[], Awaitable[object]],
+    rebuild: Callable[[Set[str]], Awaitable[object]],
     versions: Mapping[str, int],
     now: Callable[[], int],
 ) -> None:
     """Have all counted anew whenever sums have counted what was erased for long enough, until this is cancelled.
 
     `versions` are those of our projections by name. What others have, or a newer version, is left to a process that has
-    all of it: counted anew by us, its rows would be gone for a while.
+    all of it: counted anew by us, its rows would be gone for a while. `rebuild` is told which have stopped already: no
+    other one is to lose rows by it. After each it rests, so that no clock that is behind has it done more often.
     """
     seldom = Seldom(_log)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        patience = 0
+        rest = 0
         try:
             found = await books()
             if (since := _erased_since(found, versions)) is None:
                 continue
             patience = max(each.reached.position for each in found) * _MICROSECONDS_A_POSITION
             if now() - since >= patience:
-                await rebuild()
+                rest = patience
+                await rebuild({each.name for each in found if each.error is not None})
                 seldom.over()
         except (PlaceMoved, ViewsBusy):
             continue  # somebody else is at it
         except Exception as error:
-            if patience:  # else they could not be asked, which those tell who count
+            if rest:  # else they could not be asked, which those tell who count
                 seldom.warn("what was erased stays in sums for now: they cannot be counted anew: %s", said_by(error))
-            await asyncio.sleep(patience / 1_000_000)  # to fail has cost as much as to succeed
+        await asyncio.sleep(rest / 1_000_000)  # to fail has cost as much as to succeed
 
 
 def _erased_since(books: Sequence[ViewProgress], versions: Mapping[str, int]) -> int | None:

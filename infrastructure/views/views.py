@@ -262,11 +262,11 @@ class Views:
         """
         for _ in range(_TRIES):
             with suppress(PlaceMoved):
-                return await self._rebuilt(self._projections, whole=whole)
+                return await self._rebuilt(whole=whole)
         raise StoreUnavailable("the read models were removed again and again while they were rebuilt: try again")
 
-    async def _rebuilt(self, needed: Sequence[Projection[Any]], *, whole: bool = False) -> int:
-        """Do what `rebuild` does, once; a projection that is not `needed` may stop at an event. Raises `PlaceMoved`."""
+    async def _rebuilt(self, may_stop: Set[str] = frozenset(), *, whole: bool = False) -> int:
+        """Do what `rebuild` does, once; those of these names may stop at an event. Raises `PlaceMoved`."""
         async with self._leases.to_rebuild("a steptrail rebuild"):
             present = await self._in(self._rebuilding, self.series.current)
             ours, _ = self._faces[0]
@@ -283,22 +283,22 @@ class Views:
                 )
             generation = await self._in(self._rebuilding, partial(self._present.begun, pruned, present))
             try:
-                await self._fill(generation, needed)
+                await self._fill(generation, may_stop)
             except BaseException as error:
                 await self._in(self._rebuilding, partial(self._present.give_up, generation, error))
                 raise
             self._reach("after-switch")
             return generation.number
 
-    async def _fill(self, generation: Generation, needed: Sequence[Projection[Any]]) -> None:
+    async def _fill(self, generation: Generation, may_stop: Set[str]) -> None:
         """Count the whole log in a new generation, and have readers look at it."""
         projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
         for projector in projectors:
             await projector.begin()
-            await self._to_the_end(projector, needed)
+            await self._to_the_end(projector, may_stop)
         await self._in(self._rebuilding, partial(generation.analyze, self._projections))
         for projector in projectors:
-            await self._to_the_end(projector, needed)
+            await self._to_the_end(projector, may_stop)
         self._reach("before-switch")
         await self._in(
             self._rebuilding, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
@@ -311,7 +311,7 @@ class Views:
         What was erased from a long log is taken out of sums from time to time, by counting all anew beside.
         """
         tasks = [asyncio.create_task(self._keep(each), name=f"steptrail-{each.name}") for each in self._projections]
-        exact = keep_exact(self._books, partial(self._rebuilt, self._asked), dict(self._present.names), self._clock.utc)
+        exact = keep_exact(self._books, self._rebuilt, dict(self._present.names), self._clock.utc)
         tasks.append(asyncio.create_task(exact, name="steptrail-views-rebuild"))
         try:
             yield
@@ -396,7 +396,7 @@ class Views:
                 end = await self._store.last_position()
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
-                    await self._rebuilt(self._asked)
+                    await self._rebuilt({each.name for each in self._own})
                     continue
                 while await self._next(projector):
                     if await self._in(self._threads, self.series.current) != generation.number:
@@ -429,10 +429,10 @@ class Views:
         await self._turns.wait()
         return await projector.apply()
 
-    async def _to_the_end(self, projector: Projector[Any], needed: Sequence[Projection[Any]]) -> None:
+    async def _to_the_end(self, projector: Projector[Any], may_stop: Set[str]) -> None:
         while await self._next(projector):
             pass
-        if projector.stopped is not None and projector.projection in needed:
+        if projector.stopped is not None and projector.projection.name not in may_stop:
             raise projector.stopped
 
     def _projector(

@@ -375,6 +375,44 @@ async def test_who_keeps_read_models_going_counts_anew_beside_once_it_is_time(
     assert [record.message for record in caplog.records] == []
 
 
+class Beside(Counting):
+    """Counts what another projection counts too, in a table of its own."""
+
+    name = "beside"
+    tables: Sequence[Table] = (KEPT,)
+
+    def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
+        if self.fails_at is not None:
+            raise ValueError(self.fails_at)
+        changes.put(KEPT, {"stream": entry.stream, "number": entry.record.version, "version": entry.record.version})
+        return fold
+
+    def end_batch(self, fold: Seen, changes: Changes) -> None:
+        pass
+
+
+async def test_what_is_counted_anew_beside_takes_no_rows_from_a_projection_that_fails_at_them_by_now(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.counting_anew._LOOK_SECONDS", 0.01)
+    clock, beside = ManualClock(), Beside()
+    async with viewed(store_url, own=(beside,), clock=clock) as (store, views), asyncio.timeout(60):
+        await some_notes(store)
+        await erase(store, "agent:a", at=clock.utc())
+        await note(store, "agent:d", 1)
+        await views.catch_up()
+        await erase(store, "agent:b", at=clock.utc())
+        await views.catch_up()
+        kept, beside.fails_at = await rows(views, KEPT), "bad"
+        clock.advance(1)
+        async with views.kept_going():
+            while (await views.present()).number == 1 and "cannot be counted anew" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert "the projection 'beside' stopped at position 5" in caplog.text
+        assert (await views.present()).number == 1
+        assert await rows(views, KEPT) == kept != []
+
+
 def test_the_commands_and_the_page_of_health_say_how_many_erased_sessions_sums_still_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,7 @@
 """How often all is counted anew without what was erased follows from how long the log is, not from the erasures."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import pytest
 
@@ -29,14 +29,16 @@ class Kept:
         self, monkeypatch: pytest.MonkeyPatch, books: Callable[[list[int], int], Sequence[ViewProgress]]
     ) -> None:
         self.anew, self.now, self._books = list[int](), 0, books
+        self.may_stop: Set[str] = frozenset()
         monkeypatch.setattr("steptrail.infrastructure.views.counting_anew.asyncio.sleep", self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.now += round(seconds * _SECOND)
 
     async def go(self, seconds: int, error: Exception | None = None) -> None:
-        async def rebuild() -> None:
+        async def rebuild(may_stop: Set[str]) -> None:
             self.anew.append(self.now)
+            self.may_stop = may_stop
             if error is not None:
                 raise error
 
@@ -60,8 +62,20 @@ async def test_a_million_positions_are_counted_anew_at_most_every_thousand_secon
 ) -> None:
     kept = Kept(monkeypatch, lambda anew, now: [book(max(anew, default=0))])
     await kept.go(10_000)
+    assert kept.anew == [second * _SECOND for second in range(1_000, 10_000, 1_010)]
+
+
+async def test_a_clock_that_is_behind_has_nothing_counted_anew_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [book(now - 5_000 * _SECOND)])
+    await kept.go(10_000)
     assert len(kept.anew) == 10
-    assert kept.anew[0] == 1_000 * _SECOND
+
+
+async def test_only_a_projection_that_has_stopped_already_may_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = book(None, name="own", version=1)._replace(error_position=7, error="bad")
+    kept = Kept(monkeypatch, lambda anew, now: [book(0), stopped])
+    await kept.go(1_500)
+    assert kept.may_stop == {"own"}
 
 
 async def test_nothing_is_counted_anew_where_nothing_was_erased(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +120,7 @@ async def test_of_read_models_that_cannot_be_asked_nothing_is_said(
 
     kept = Kept(monkeypatch, away)
     await kept.go(1_500)
-    assert kept.anew == [*range(1_000 * _SECOND, 1_501 * _SECOND, 10 * _SECOND)]
+    assert kept.anew == [1_000 * _SECOND]
     assert caplog.records == []
 
 
