@@ -70,7 +70,8 @@ class PostgresLeases(Leases):
                 raise SessionBusy(stream_name(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
         with self._lock:
             self._held.add(token)
-        return HeldLease(partial(self.give_up, token), lambda: token in self._held)
+        # A store that was closed has freed its leases, and lost none to another process.
+        return HeldLease(partial(self.give_up, token), lambda: token in self._held or self._stopped.is_set())
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> None:
         """Return None: a server is asked in another thread."""

@@ -114,6 +114,17 @@ async def test_one_that_stood_still_past_its_lease_leaves_the_rest_to_the_next_o
             assert follower.kept == entry.position
 
 
+async def test_one_whose_trail_is_closed_ends_and_is_told_of_no_other_process(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await greet(trail, "a")
+        async with trail.follower("billing") as follower:
+            (entry,) = await take(follower, 1)
+            await trail.close()
+            assert [each async for each in follower] == []
+            with pytest.raises(StoreUnavailable, match="is closed"):
+                await follower.keep(entry.position)
+
+
 async def test_what_cannot_be_meant_is_refused() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         for name in ("", "a b", "x" * 129):
