@@ -15,13 +15,12 @@ def is_name(text: str) -> bool:
 
 
 def checked_name(text: str, what: str) -> str:
-    """Return `text` if it is a name: 1 to 128 of the characters `A-Za-z0-9._@+=-`, and not dots alone.
+    """Return `text` if it is a name: 1 to 128 of the characters `A-Za-z0-9._@+=-`.
 
     Raises `ConfigurationError` otherwise. `what` says in its message what the name is for.
     """
     a_text(text, what)
-    # In an address `.` and `..` lead elsewhere: no page of such a run could be reached.
-    if not is_name(text) or not text.strip("."):
-        msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -, and not dots alone"
+    if not is_name(text):
+        msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
         raise ConfigurationError(msg)
     return text

@@ -22,7 +22,7 @@ from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
@@ -209,7 +209,7 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         where an `unsafe` or `keyed` node, an agent or a workflow below was under way, which names an event after which
         it can be forked, or when the new stream exists.
         """
-        into = checked_flow_id(new_id("run") if session is None else session)
+        into = checked_flow_id(session_or_unnamed(session))
         await self._forked(flow_stream(into), at, Fork(by=by, reason=reason, metadata=metadata or {}))
         return Flow(self._env, into)
 

@@ -23,7 +23,7 @@ from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
-from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
@@ -241,6 +241,6 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
         `step.completed` or the end of an execution, or when the new session exists.
         """
-        into = checked_session_id(new_id("run") if session is None else session)
+        into = checked_session_id(session_or_unnamed(session))
         await self._forked(stream_of(into), at, Fork(by=by, name=name, reason=reason, metadata=metadata or {}))
         return Session(self._env, into)

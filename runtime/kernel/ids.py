@@ -67,10 +67,14 @@ def unnamed_session(key: str | None) -> str:
     return session_for_key(key) if key is not None else new_id("run")
 
 
-def session_or_unnamed(session: str | None, key: str | None) -> str:
-    """Return the id that the caller chose; for None that of `unnamed_session`.
+def session_or_unnamed(session: str | None, key: str | None = None) -> str:
+    """Return the id that the caller chose for what is to be run; for None that of `unnamed_session`.
 
+    Raises `ConfigurationError` for dots alone. Sessions that were called so before are looked at and erased as others.
     Any other value is left to the check of ids: an empty text or a number 0 that stood for no id would begin a session
     at each call, and so do the work again.
     """
+    if session in (".", ".."):
+        # A browser takes it out of a path before it asks: no page of such a run could be reached.
+        raise ConfigurationError(f"{session!r} cannot be the id of what is run: in an address it leads elsewhere")
     return unnamed_session(key) if session is None else session

@@ -146,6 +146,12 @@ async def test_a_thread_begins_with_no_more_history_than_is_allowed() -> None:
             agui_app(trail, agent, authorize=ana, max_body_bytes=0)
 
 
+async def test_no_thread_begins_under_a_name_that_leads_elsewhere_in_an_address() -> None:
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+        assert "leads elsewhere" in await page.refused(422, user("hello"), thread="..")
+        assert await trail.runs() == []
+
+
 async def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
     much = "x" * 1_000_000
     async with trail_of() as trail, front(trail, asking()) as page:

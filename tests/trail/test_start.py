@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 
 from steptrail import Steptrail
+from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
+from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.errors import CommandRejected
+from steptrail.errors import CommandRejected, ConfigurationError, SessionErased
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
+from steptrail.workflow import Workflow
 from tests.runner.kit import Crash, agent_of, crash_at
 from tests.trail.workers import PATIENCE, ended, opened
 
@@ -163,3 +168,33 @@ def test_the_command_line_starts_and_prints_the_id(tmp_path: Path, capsys: pytes
     assert "waiting for a worker since" in capsys.readouterr().out
     assert main(["run", str(file), "hi", "--id", "g", "--store", url]) == 0
     assert "Hello." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_nothing_begins_under_a_name_that_leads_elsewhere_in_an_address(name: str) -> None:
+    flow = Workflow("t").noop("a").build()
+    async with opened("sqlite:///:memory:") as trail:
+        await trail.run(agent_of(["Hi."]).build(), "Hello.", session="..a")
+        await trail.run(flow, session="..b")
+        for begun in (
+            lambda: trail.run(AGENT, "1 + 2?", session=name),
+            lambda: trail.start(AGENT, "1 + 2?", session=name),
+            lambda: trail.start(flow, session=name),
+            lambda: trail.session("..a").fork(session=name),
+            lambda: trail.flow("..b").fork(session=name),
+        ):
+            with pytest.raises(ConfigurationError, match="leads elsewhere"):
+                await begun()
+        assert {each.session_id for each in await trail.runs()} == {"..a", "..b"}
+
+
+async def test_one_that_began_so_before_is_worked_on_looked_at_and_erased_as_any_other() -> None:
+    async with opened("sqlite:///:memory:") as trail:
+        control = SessionControl(Environment(store=trail.store), SessionId(".."))
+        await control.start(AGENT, Start(input=Message.user("1 + 2?"), agent=AGENT.snapshot, worker=None))
+        async with trail.work(AGENT):
+            await ended(trail, "..")
+        assert (await trail.session("..").state()).output == "Three."
+        await trail.erase("..", by="ana", reason="asked for")
+        with pytest.raises(SessionErased):
+            await trail.session("..").state()
