@@ -45,7 +45,7 @@ from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.ids import unnamed_session
+from steptrail.runtime.kernel.ids import session_or_unnamed
 
 if TYPE_CHECKING:
     from steptrail.domain.flow.state import FlowState
@@ -102,9 +102,7 @@ def _settable(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    key: str | None = arguments.key
-    given: str | None = arguments.id
-    chosen = checked_session_id(unnamed_session(key) if given is None else given)
+    chosen = checked_session_id(session_or_unnamed(arguments.id, arguments.key))
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
     said = named(arguments, "by", "key", "context", "metadata")
 

@@ -62,13 +62,8 @@ def session_for_key(key: str) -> str:
     return f"key-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
-def unnamed_session(key: str | None) -> str:
-    """Return the id of the session for a command that names none: that of its key, or a new one without a key."""
-    return session_for_key(key) if key is not None else new_id("run")
-
-
 def session_or_unnamed(session: str | None, key: str | None = None) -> str:
-    """Return the id that the caller chose for what is to be run; for None that of `unnamed_session`.
+    """Return the id that the caller chose for what is to be run; for None that of the key, or a new one without a key.
 
     Raises `ConfigurationError` for dots alone. Sessions that were called so before are looked at and erased as others.
     Any other value is left to the check of ids: an empty text or a number 0 that stood for no id would begin a session
@@ -77,4 +72,6 @@ def session_or_unnamed(session: str | None, key: str | None = None) -> str:
     if session in (".", ".."):
         # A browser takes it out of a path before it asks: no page of such a run could be reached.
         raise ConfigurationError(f"{session!r} cannot be the id of what is run: in an address it leads elsewhere")
-    return unnamed_session(key) if session is None else session
+    if session is not None:
+        return session
+    return session_for_key(key) if key is not None else new_id("run")
