@@ -7,6 +7,7 @@ the cursor nor begin a line of its own. No caller has to think of that.
 import io
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,6 +16,9 @@ from typing import TextIO
 import orjson
 
 _LONGEST_CELL, _WIDEST_COLUMN = 200, 60
+_JOINING = "\u0620-\u0dff\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
+"""The letters from Arabic to Sinhala, and the emoji: what a sign between two of them shows is how they are joined."""
+_JOINED = re.compile(f"(?<=[{_JOINING}])[\u200c\u200d](?=[{_JOINING}])")
 
 
 class Output:
@@ -101,10 +105,7 @@ class Output:
 
     def json_text(self, text: str) -> None:
         """Print what is JSON already."""
-        is_plain = str.isprintable if self._is_unicode else _is_plain_ascii
-        self._print(
-            "\n".join(line if is_plain(line) else _escaped(line, self._is_unicode) for line in text.split("\n"))
-        )
+        self._print("\n".join(_escaped(line, self._is_unicode) for line in text.split("\n")))
 
     def table(
         self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "", is_whole: bool = False
@@ -133,10 +134,16 @@ class Output:
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters, apart from line ends and tabs, made visible."""
+    """Return the text with control characters, apart from line ends and tabs, made visible.
+
+    Signs that join letters or emoji stay where they do so. Anywhere else they would be two texts that look the same.
+    """
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text  # nearly all are so, and to look at each of a million characters takes a second
-    return "".join(c if _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
+    joined = {found.start() for found in _JOINED.finditer(text)}
+    return "".join(
+        c if _is_harmless(c) or at in joined else c.encode("unicode_escape").decode() for at, c in enumerate(text)
+    )
 
 
 def one_line(text: str, most: int | None = None) -> str:
@@ -146,10 +153,11 @@ def one_line(text: str, most: int | None = None) -> str:
 
 
 def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes: a sign of East Asia takes two, a combining accent none."""
+    """Return how many columns of a terminal a text takes: a sign of East Asia takes two, an accent or a joiner none."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+    seen = (c for c in text if unicodedata.category(c) not in {"Mn", "Cf"})
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in seen)
 
 
 def _is_harmless(c: str) -> bool:
@@ -160,12 +168,10 @@ def _flat(text: str) -> str:
     return printable(text).replace("\n", " ").replace("\t", " ")
 
 
-def _is_plain_ascii(line: str) -> bool:
-    return line.isascii() and line.isprintable()
-
-
 def _escaped(line: str, is_unicode: bool) -> str:
     """Return a line of JSON in which what a terminal could obey, or not show, is an escape, which means the same."""
+    if line.isprintable() and (is_unicode or line.isascii()):
+        return line
     return "".join(
         c if _is_harmless(c) and (is_unicode or c.isascii()) else json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f"
         for c in line

@@ -43,6 +43,36 @@ def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+        "\U0001f469\u200d\U0001f4bb",
+        "\u2764\ufe0f\u200d\U0001f525",
+    ],
+)
+def test_what_joins_letters_or_emoji_stays_and_takes_no_column(text: str) -> None:
+    assert printable(text) == text
+    assert printable(f"{text}\x1b") == f"{text}\\x1b"
+    assert len({line.index("x") - len(line) for line in printed(["a" * 30, "x"], [text, "x"])[1:]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("pay\u200dpal", "pay\\u200dpal"),
+        ("\u0645\u200c", "\u0645\\u200c"),
+        ("\u200d\U0001f4bb", "\\u200d\U0001f4bb"),
+        ("\u0645\u200c\u200c\u0645", "\u0645\\u200c\\u200c\u0645"),
+        ("\u05d0\u200d\u05d0", "\u05d0\\u200d\u05d0"),
+        ("\u0645\u200f\u0645", "\u0645\\u200f\u0645"),
+    ],
+)
+def test_a_joiner_that_joins_nothing_is_made_visible(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
 HOSTILE = "a\x1b[31m\x1b]0;title\x07\r\nINJECTED\x9b2J\u202e\u2028\x7f\tz"
 
 
