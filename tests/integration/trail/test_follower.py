@@ -91,6 +91,7 @@ async def test_one_that_stood_still_past_its_lease_leaves_the_rest_to_the_next_o
         await greet(trail, "a")
         async with trail.follower("billing") as follower, Broadcaster(trail, told) as broadcaster:
             (entry,) = await take(follower, 1)
+            await follower.keep(entry.position)
             await broadcaster.caught_up()
             # What the next one does when the lease has run out, without the wait for that.
             names = ("follower:billing", "follower:broadcast")
