@@ -95,6 +95,18 @@ def left_in_a_closed_loop(store_url: str) -> Steptrail:
     return trail
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_run_whose_loop_was_closed_in_its_middle_is_due_for_a_worker_of_its_process(store_url: str) -> None:
+    """Workers do not ask for the lease of what is being worked on, so it was never freed."""
+    assert asyncio.run(due(left_in_a_closed_loop(store_url))) == ["s"]
+    gc.collect()
+
+
+async def due(trail: Steptrail) -> list[str]:
+    async with trail:
+        return [each.session_id for each in await trail.due()]
+
+
 async def gone_on_with(trail: Steptrail) -> None:
     async with trail:
         agent = AgentBuilder("a").with_model(ScriptedModel([call("look"), "Seen."])).with_tools(look_again).build()

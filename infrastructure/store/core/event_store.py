@@ -325,7 +325,7 @@ class RecorderEventStore(StoreThreads):
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""
-        seen = await self._ask(lambda: self._leases.seen(stream), self._keeper)
+        seen = await self.leases(stream)
         return None if seen is None else any(lease.is_live for lease in seen)
 
     async def leased(self) -> frozenset[str] | None:
@@ -333,6 +333,7 @@ class RecorderEventStore(StoreThreads):
         seen = await self.leases()
         return None if seen is None else frozenset(each.stream for each in seen if each.is_live and each.stream)
 
-    async def leases(self) -> Sequence[SeenLease] | None:
-        """Return every lease that is held or was left behind; None when that cannot be known."""
-        return await self._ask(self._leases.seen, self._keeper)
+    async def leases(self, stream: str | None = None) -> Sequence[SeenLease] | None:
+        """Return every lease, of a stream or all, that is held or was left behind; None when that cannot be known."""
+        await self._free_left()
+        return await self._ask(lambda: self._leases.seen(stream), self._keeper)

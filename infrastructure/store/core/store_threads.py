@@ -107,9 +107,7 @@ class StoreThreads:
     async def _take_lease(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
         """Take a lease. Raises `SessionBusy`."""
         self._check_process()
-        for lease in [lease for lease, loop in list(self._held.items()) if loop.is_closed()]:
-            # Of a loop that was closed in the middle of its tasks. They do not go on, and would keep all others out.
-            await self._give_up(lease)
+        await self._free_left()
         held = self._leased_here(stream, owner, take_over=take_over)
         if held is None:
             future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
@@ -122,6 +120,11 @@ class StoreThreads:
         with self._lock:
             self._held[held] = asyncio.get_running_loop()
         return StoreLease(partial(self._give_up, held), held.is_held)
+
+    async def _free_left(self) -> None:
+        """Free the leases of loops that were closed in the middle of their tasks, which would keep all others out."""
+        for lease in [lease for lease, loop in list(self._held.items()) if loop.is_closed()]:
+            await self._give_up(lease)
 
     def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
         """Take a lease in the caller's thread; None when the keeper is to take it. See `_written_here`."""
