@@ -19,6 +19,7 @@ class LeaseContract:
         with pytest.raises(SessionBusy, match="worker-7") as caught:
             await store.acquire("agent:s1", owner="worker-8")
         assert caught.value.session == "s1"
+        assert lease.is_held
         other = await store.acquire("agent:s2", owner="worker-8")
         await lease.release()
         await lease.release()

@@ -5,7 +5,7 @@ without a docstring here have the signature and the docstring of the async metho
 """
 
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
@@ -121,9 +121,9 @@ class SyncFollower:
         """See `Follower.keep`."""
         self._portal.call(self._follower.keep(position))
 
-    def __iter__(self) -> SyncSubscription:
+    def __iter__(self) -> Iterator[LogEntry]:
         """Return what stands after the place that was kept, and then each entry as soon as it is stored."""
-        return self._entries
+        return map(self._follower.ours, self._entries)
 
     def __enter__(self) -> Self:
         """Take the work, and go to the place that was kept."""

@@ -88,7 +88,10 @@ class Follower(Closing):
     async def __anext__(self) -> LogEntry:
         """Return the next entry as soon as it is stored."""
         self._entered()
-        entry = await anext(self.entries)
+        return self.ours(await anext(self.entries))
+
+    def ours(self, entry: LogEntry) -> LogEntry:
+        """Return an entry of `entries`. Raises `FollowerBusy` once another follower has begun since it was entered."""
         self._entered()
         return entry
 

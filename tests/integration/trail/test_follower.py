@@ -115,6 +115,26 @@ async def test_one_that_stood_still_past_its_lease_leaves_the_rest_to_the_next_o
             assert follower.kept == entry.position
 
 
+async def had_by_another(url: str, name: str) -> None:
+    async with Steptrail.open(url) as elsewhere:
+        await elsewhere.store.acquire(f"follower:{name}", owner="the next", take_over=True)
+
+
+@pytest.mark.slow("waits for the renewal of a lease on a server")
+def test_a_blocking_one_that_stood_still_past_its_lease_goes_on_with_nothing(postgres_url: str) -> None:
+    agent = AgentBuilder("greeter").with_model(ScriptedModel(["hello"])).build()
+    with Steptrail.open_sync(with_short_leases(postgres_url)) as trail, trail.follower("billing") as follower:
+        asyncio.run(had_by_another(postgres_url, "billing"))
+
+        def follow() -> None:
+            for number in range(1_000):
+                trail.run(agent, "hi", session=f"s{number}")
+                next(iter(follower))
+
+        with pytest.raises(FollowerBusy, match="the lease of this one had run out"):
+            follow()
+
+
 async def test_one_whose_trail_is_closed_ends_and_is_told_of_no_other_process(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         await greet(trail, "a")
