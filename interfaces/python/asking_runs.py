@@ -114,7 +114,8 @@ class AskingRuns:
             raise ConfigurationError(f"by is a list of groups, such as ['agent'], not {by!r}")
         if unknown := [each for each in by if each not in list(GROUPS)]:
             raise ConfigurationError(f"runs are not grouped by {any_of(unknown)}: there are {', '.join(GROUPS)}")
-        period, questions = self._period(since, until, agent), self._of(tenant)
+        period = self._period(since, until, agent)
+        questions = self._questions if tenant is None else self._of_one(tenant)._questions
         question = StatsQuestion(questions, period, list(dict.fromkeys(by)))
 
         def work(statements: Statements) -> tuple[list[Any], Sequence[FailureGroup]]:
@@ -149,9 +150,6 @@ class AskingRuns:
         if own not in (None, tenant):
             raise ConfigurationError(f"these are the runs of {own!r}, and of no other tenant")
         return AskingRuns(self._get, self._from, self._utc, tenant)
-
-    def _of(self, tenant: str | None) -> Questions:
-        return self._questions if tenant is None else self._of_one(tenant)._questions
 
     def _period(self, since: Since, until: Since, agent: str | None) -> Period:
         one_text("agent", agent)

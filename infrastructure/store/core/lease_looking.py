@@ -69,19 +69,15 @@ def look_at_leases(folder: Path, *, patience: float, stream: str | None = None) 
 
     `patience` is how long to wait for another process that is taking or looking, in seconds.
     """
-    guard = folder / "guard"
+    guard, name = folder / "guard", "" if stream is None else file_name(stream)
     try:
         # A process that takes a lease makes the guard first.
         if not guard.exists():
             return []
         with FileLock(guard, thread_local=False, timeout=patience).acquire(poll_interval=_POLL_SECONDS):
-            return [_seen(lease) for lease in lease_files(folder, "" if stream is None else file_name(stream))]
+            return [SeenLease(*stream_and_owner(each), is_live(each)) for each in lease_files(folder, name)]
     except (Timeout, OSError):
         return None
-
-
-def _seen(lease: LeaseFile) -> SeenLease:
-    return SeenLease(*stream_and_owner(lease), is_live(lease))
 
 
 def stream_and_owner(lease: LeaseFile) -> tuple[str | None, str | None]:

@@ -72,7 +72,8 @@ class Counting:
             return CountedAnswer(None, trouble=str(error))
         is_stopped = any(each.error is not None and each.lag for each in ours)
         trouble = "counting has stopped at an event that it fails at" if is_stopped else None
-        return CountedAnswer(answer, _percent(as_of.position, lag) if lag or is_stopped else None, trouble)
+        percent = as_of.position * 100 // max(1, as_of.position + lag)
+        return CountedAnswer(answer, percent if lag or is_stopped else None, trouble)
 
     async def _caught_up(self, patience: float) -> None:
         if self._task is None or self._task.done():
@@ -92,7 +93,3 @@ class Counting:
             await self._trail.views.all.catch_up(for_us=True)
         except (ConfigurationError, StoreError, ProjectionStopped) as error:
             _log.warning("the read models could not be brought up to date: %s", error)
-
-
-def _percent(position: int, lag: int) -> int:
-    return position * 100 // max(1, position + lag)
