@@ -21,6 +21,5 @@ def checked_name(text: str, what: str) -> str:
     """
     a_text(text, what)
     if not is_name(text):
-        msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -")
     return text

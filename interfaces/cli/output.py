@@ -8,10 +8,10 @@ import io
 import json
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TextIO
+from unicodedata import category, east_asian_width
 
 import orjson
 
@@ -140,9 +140,9 @@ def printable(text: str) -> str:
     """
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text  # nearly all are so, and to look at each of a million characters takes a second
-    joined = {found.start() for found in _JOINED.finditer(text)}
+    kept = {found.start() for found in _JOINED.finditer(text)}
     return "".join(
-        c if _is_harmless(c) or at in joined else c.encode("unicode_escape").decode() for at, c in enumerate(text)
+        c if _is_harmless(c) or i in kept else c.encode("unicode_escape").decode() for i, c in enumerate(text)
     )
 
 
@@ -156,12 +156,11 @@ def _columns(text: str) -> int:
     """Return how many columns of a terminal a text takes: a sign of East Asia takes two, an accent or a joiner none."""
     if text.isascii():
         return len(text)
-    seen = (c for c in text if unicodedata.category(c) not in {"Mn", "Cf"})
-    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in seen)
+    return sum(1 + (east_asian_width(c) in "WF") for c in text if category(c) not in {"Mn", "Cf"})
 
 
 def _is_harmless(c: str) -> bool:
-    return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
+    return c.isprintable() or c in "\n\t" or category(c) == "Zs"
 
 
 def _flat(text: str) -> str:

@@ -96,7 +96,7 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
         pairs = list(zip_longest(*[records for records, _ in read]))[: min(spoilt, default=_BATCH)]
         if not pairs:
             break
-        are_same = await asyncio.to_thread(list, starmap(lambda one, other: _sense(one) == _sense(other), pairs))
+        are_same = await asyncio.to_thread(list, starmap(_are_same, pairs))
         for (left, right), is_same in zip(pairs, are_same, strict=True):
             shown.append((left, right, is_same))
             compared += 1
@@ -141,6 +141,10 @@ def _changes(masking: Masking, one: Recorded[Event] | None, other: Recorded[Even
     if one is None or other is None or one.event.TYPE != other.event.TYPE:
         return ()
     return shown_changes(masking, _lasting(one.event), _lasting(other.event))[0]
+
+
+def _are_same(one: Recorded[Event] | None, other: Recorded[Event] | None) -> bool:
+    return _sense(one) == _sense(other)
 
 
 def _sense(record: Recorded[Event] | None) -> str:
