@@ -147,8 +147,7 @@ class StoreThreads:
                 return
             is_quick = not self._held and self._reads_quickly
         if is_quick:
-            with suppress(StoreUnavailable):
-                lease.release()
+            _release(lease)
         else:
             await self._free(lease)
 
@@ -157,13 +156,8 @@ class StoreThreads:
 
         What cannot be freed ends with its term, or with the process.
         """
-
-        def free() -> None:
-            with suppress(StoreUnavailable):
-                lease.release()
-
         with suppress(StoreUnavailable):
-            freeing = asyncio.wrap_future(self._submit(self._keeper, free))
+            freeing = asyncio.wrap_future(self._submit(self._keeper, partial(_release, lease)))
             await wait_to_the_end(freeing, timeout=_FREEING_SECONDS)
 
     async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
@@ -305,3 +299,8 @@ class StoreThreads:
     def _check_open(self) -> None:
         if self._closing is not None:
             raise StoreUnavailable(f"the store {self._name} is closed")
+
+
+def _release(lease: HeldLease) -> None:
+    with suppress(StoreUnavailable):
+        lease.release()

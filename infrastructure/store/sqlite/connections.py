@@ -114,7 +114,7 @@ def fetch_all(connection: sqlite3.Connection, statement: str, parameters: Sequen
     except sqlite3.OperationalError as error:
         if "decode to UTF-8" not in str(error):
             raise
-    connection.text_factory = lambda text: text.decode(errors="backslashreplace")
+    connection.text_factory = _readable
     try:
         return connection.execute(statement, parameters).fetchall()
     finally:
@@ -305,3 +305,7 @@ def file_identity(name: str | Path) -> tuple[int, int] | None:
     """Return which file of the disk is there by that name; None for none, or where that cannot be told."""
     status = status_of(name)
     return (status.st_dev, status.st_ino) if status else None
+
+
+def _readable(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")

@@ -121,10 +121,8 @@ def _parsed(body: bytes) -> "RunAgentInput":
 def _has_more_than(most: int, told: JsonValue) -> bool:
     fields = told.items() if isinstance(told, dict) else ()
     values: list[JsonValue] = [value for name, value in fields if name not in _UNREAD]
-    seen = len(values)
-    while values and seen <= most:
-        value = values.pop()
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        seen += len(inner)
-        values.extend(inner)
-    return seen > most
+    for value in values:  # those that are in it are put behind the last one, and come later
+        if len(values) > most:
+            break
+        values.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    return len(values) > most
