@@ -1,5 +1,6 @@
 """`sql`, `stats` and `views`: what they print of answers that nobody expects, and of read models that are broken."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.infrastructure.store.opening import open_store
 from steptrail.models import PriceTable
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing import ScriptedModel
 from tests.harness.hands import change_by_hand
 from tests.unit.cli.command import Type
@@ -48,6 +51,15 @@ def test_an_answer_says_by_which_limit_it_is_cut(stored: Type, monkeypatch: pyte
         ["agent:a"],
         "steptrail: these are the first 1 row, and there are more: no answer is larger than 64 MB\n",
     )
+
+
+async def test_an_answer_says_how_much_another_process_still_has_to_count(stored: Type) -> None:
+    other = open_store("sqlite:///steptrail.db")
+    await other.acquire(f"projector:runs:{RunsView.version}", owner="another")
+    said = await asyncio.to_thread(stored, "sql", "SELECT count(*) FROM executions")
+    await other.close()
+    assert (said.lines[1], said.code) == ("0", 0)
+    assert re.search(r"another process counts this, or this one cannot; \d+ positions of the log", said.err)
 
 
 @pytest.mark.parametrize("option", ["--since", "--until"])
