@@ -164,7 +164,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
     step = state.fold.step
     since = step.clock.since if step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else None
     differs = command.agent.fingerprint != execution.agent.fingerprint
-    switched = _switches_to_its_model(execution, command.agent) if differs else 0
+    switched = switches_to_its_model(execution, command.agent) if differs else 0
     return (
         events.ExecutionResumed(
             segment=state.fold.segment + 1,
@@ -186,7 +186,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
     )
 
 
-def _switches_to_its_model(execution: ExecutionFold, agent: AgentSnapshot) -> int:
+def switches_to_its_model(execution: ExecutionFold, agent: AgentSnapshot) -> int:
     """Return which model of an agent the execution goes on with: the one that it asks; the first if there is none."""
     later = agent.fallback.models if agent.fallback is not None else ()
     asked, models = execution.agent.model.model, (agent.model, *(each.model for each in later))

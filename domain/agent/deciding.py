@@ -30,8 +30,7 @@ def decided(
     outcome = ContinuationOutcome.from_evaluations(resolved_votes(ballot, due.phase))
     goes_on = outcome.should_continue and due.phase is not DecisionPhase.RESUME
     switch = state.switch_due if goes_on else None
-    agent = execution.agent
-    handling = handling_of(state.error_context, agent.error_policy, agent.fallback, state)
+    handling = handling_of(state.error_context, execution.agent.error_policy, execution.agent.fallback, state)
     decision = ContinuationEvaluated(
         step=due.step,
         phase=due.phase,

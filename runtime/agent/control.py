@@ -15,7 +15,7 @@ from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.call_starts import refuse_altered_again
 from steptrail.domain.agent.commands import Command, Resume, Retry, Send, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
-from steptrail.domain.agent.decide import decide
+from steptrail.domain.agent.decide import decide, switches_to_its_model
 from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
@@ -299,9 +299,10 @@ class SessionControl:
         below = await self._look_below(journal.committed)
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
-            recorded = state.agent
-            if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
-                changes = ", ".join(changes_between(recorded, agent.snapshot)) or "limits, error policy or a workflow"
+            recorded, execution = state.agent, state.execution
+            if strict and execution is not None and execution.agent.fingerprint != agent.snapshot.fingerprint:
+                goes_on = agent.snapshot.switched(switches_to_its_model(execution, agent.snapshot))
+                changes = ", ".join(changes_between(execution.agent, goes_on)) or "limits, error policy or a workflow"
                 why = f"the agent is not the recorded one: {changes}"
                 raise CommandRejected("resume", self._session, why)
             refuse_context(agent, state, context)

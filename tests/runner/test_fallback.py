@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.output import OutputMode
-from steptrail.errors import Backoff, ConfigurationError, ErrorType
+from steptrail.errors import Backoff, CommandRejected, ConfigurationError, ErrorType
 from steptrail.interfaces.python.loading import close_models
 from steptrail.models import ModelDriver, PriceTable
 from steptrail.testing import Recording, Reply, ScriptedModel, call, replay
@@ -187,6 +187,16 @@ async def test_an_agent_without_that_model_goes_on_with_its_first() -> None:
         assert (await trail.session("s").resume(plain)).output == "From the first."
         events = [each.event for each in await trail.session("s").events()]
     assert [e.changes for e in events if isinstance(e, ExecutionResumed)] == [("model",)]
+
+
+async def test_a_strict_resume_after_a_switch_names_only_what_has_changed() -> None:
+    dying = trail_of(reach=crash_at("after-append", 3))
+    with pytest.raises(Crash):
+        await dying.run(falling_back("Hi.").build(), "go", session="s")
+    changed = falling_back("Hi.").with_system_prompt("Be brief.").build()
+    async with again_on(dying) as trail:
+        with pytest.raises(CommandRejected, match=r"the agent is not the recorded one: system_prompt$"):
+            await trail.session("s").resume(changed, strict=True)
 
 
 async def test_a_recorded_switch_is_replayed_without_a_model() -> None:
