@@ -58,9 +58,11 @@ class AgentSpans:
                 self._agent = name
                 if event.agent is not None:
                     self._describe(event.agent)
+                    self._prices = event.agent.limits.prices
                 spans.begin_execution(f"{id_of(self._stream)}:{executions}")
             case stored.ExecutionStarted():
                 self._describe(event.agent)
+                self._prices = event.agent.limits.prices
                 self._step = 0
                 spans.begin_execution(event.execution_id, goes_on=event.retry_of is not None)
                 if event.worker is not None:
@@ -191,7 +193,6 @@ class AgentSpans:
     def _describe(self, agent: AgentSnapshot) -> None:
         self._snapshot = agent
         self._agent, self._provider = agent.name, PROVIDERS.get(agent.model.driver, agent.model.driver)
-        self._prices = agent.limits.prices
 
     def _segment(self, number: int) -> dict[str, Attribute]:
         return {**self.about, Own.SEGMENT: number}

@@ -10,16 +10,20 @@ from steptrail.domain.agent.events import (
     ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
+    ModelSwitched,
     PauseLifted,
     WaitStarted,
 )
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.flow.events import FlowResumed, FlowRetried, NodeOpened
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.projections.telemetry.span import Span, SpanKind, SpanLink, span_id, trace_id
 from tests.golden import flows, streams
 from tests.harness.spans import drawn, hold_together, spans_of
+from tests.samples import smallest
 
 NOW = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"
@@ -63,6 +67,29 @@ def test_each_model_call_names_the_model_and_the_provider_that_are_asked() -> No
     assert asked == [("scripted", "scripted")] * 2 + [("second", "anthropic")] * 2
     (switch,) = [each for span in spans for each in span.events if each.name == "steptrail.model.switched"]
     assert switch.attributes == {"gen_ai.request.model": "second", "steptrail.failures": 2}
+
+
+CHEAP, DEAR = (
+    Limits(prices=PriceTable.of({"scripted": {"input": usd, "output": usd}}, version=str(usd))) for usd in (1, 1000)
+)
+
+
+@pytest.mark.parametrize(
+    ("started", "resumed", "given"), [(CHEAP, None, None), (CHEAP, DEAR, None), (DEAR, None, CHEAP)]
+)
+def test_a_call_after_a_resume_and_a_switch_is_priced_by_the_limits_of_the_run(
+    started: Limits, resumed: Limits | None, given: Limits | None
+) -> None:
+    records = agent("crashed-and-resumed")
+    place = next(place for place, each in enumerate(records) if isinstance(each.event, ExecutionResumed))
+    begun = structs.replace(records[1].event.agent, limits=started)
+    other = structs.replace(begun, limits=resumed, fingerprint="other") if resumed is not None else None
+    going = structs.replace(records[place].event, agent=other, limits=given)
+    for at, event in enumerate((going, smallest(ModelSwitched)), place):  # in place of the guards' votes
+        records[at] = structs.replace(records[at], event=event)
+    spans = spans_of("agent:a", changed(records, ExecutionStarted, agent=begun))
+    last = [span for span in spans if span.name.startswith("chat")][-1]
+    assert last.attributes["steptrail.cost.usd"] == 0.000015
 
 
 def test_a_run_of_an_agent_is_a_tree_of_segments_steps_and_tries() -> None:
