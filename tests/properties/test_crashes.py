@@ -166,7 +166,7 @@ async def test_a_crash_in_any_run_changes_nothing_but_times(
 failing = st.sampled_from([TimeoutError("too late"), OSError("cut"), TimeoutError("again"), call("read", n=1)])
 
 
-@settings(max_examples=1000 if IS_NIGHT else 5)
+@settings(max_examples=1000 if IS_NIGHT else 2)
 @given(st.lists(failing, min_size=1, max_size=5), st.integers(1, 2), st.booleans())
 @pytest.mark.slow("crashes some hundred runs")
 async def test_a_crash_in_a_run_with_two_models_changes_nothing_but_times(
