@@ -25,6 +25,7 @@ AGENT_RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 def _started(memory: StreamMemory, event: stored.ExecutionStarted, moment: RunMoment) -> None:
     run = run_at(memory, event.ordinal, event.worker, moment)
     _take(run, event.agent)
+    run.prices = event.agent.limits.prices
     begin_run(memory, run, moment)
 
 
@@ -33,21 +34,19 @@ def _forked(memory: StreamMemory, event: stored.SessionForked, moment: RunMoment
     run = begin_fork(memory, event, moment)
     if run is not None and event.agent is not None:
         _take(run, event.agent)
+        run.prices = event.agent.limits.prices
 
 
 def _take(run: RunMemory, agent: AgentSnapshot) -> None:
     run.name, run.model, run.fingerprint = plain(agent.name), plain(agent.model.model), plain(agent.fingerprint)
-    run.prices = agent.limits.prices
     run.answers = agent.output.name if agent.output is not None else None
     run.kinds_below = {tool.name: tool.runs_children for tool in agent.tools if tool.runs_children is not None}
 
 
 @AGENT_RUN_HANDLERS.of(stored.ExecutionResumed)
 def _resumed(run: RunMemory, event: stored.ExecutionResumed, moment: RunMoment) -> None:
-    prices = run.prices
     if event.agent is not None:
         _take(run, event.agent.switched(event.switched))
-        run.prices = prices
     if event.limits is not None:
         run.prices = event.limits.prices
     moved = None if event.moved is None else frozenset(event.moved)

@@ -299,7 +299,7 @@ class SessionControl:
         below = await self._look_below(journal.committed)
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
-            recorded, execution = state.agent, state.execution
+            execution = state.execution
             if strict and execution is not None and execution.agent.fingerprint != agent.snapshot.fingerprint:
                 goes_on = agent.snapshot.switched(switches_to_its_model(execution, agent.snapshot))
                 changes = ", ".join(changes_between(execution.agent, goes_on)) or "limits, error policy or a workflow"
@@ -316,7 +316,7 @@ class SessionControl:
             if state.stop_request is None:
                 refuse_altered_again(state)  # before a segment is begun, which would count as a crash
             new_key = key if is_new else None
-            moved = below.of(state.version) if _runs_the_same(recorded, agent, limits) else None
+            moved = below.of(state.version) if _runs_the_same(state.agent, agent, limits) else None
             return (replace(asked, last_seen=resume.last_seen, ended_by=resume.ended_by, moved=moved, key=new_key),)
 
         begin = self.stream.obedient(go_on, None if obeys_pause else journal.committed)
