@@ -127,8 +127,8 @@ def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: in
         old, new = execution.agent, execution.agent
         if event.agent is not None:
             new, execution.switched = event.agent.switched(event.switched), event.switched
-            if new.fallback is not None and new.model.model != old.model.model:
-                # A model is switched from for failures of its own.
+            if new.model.model != old.model.model and (last := execution.steps.last) is not None and last.reply is None:
+                # A call of the model before is no failure of this one. That of a tool stays a failure.
                 execution.consecutive_failures = 0
         execution.agent = structs.replace(
             new, limits=event.limits or old.limits, error_policy=event.error_policy or old.error_policy

@@ -89,8 +89,10 @@ async def test_the_run_stays_with_it_and_a_new_execution_begins_with_the_first()
         assert (await trail.session("s").why()).state.switches == ()
 
 
-async def test_when_all_have_failed_the_policy_decides() -> None:
+async def test_when_all_have_failed_the_policy_decides(caplog: pytest.LogCaptureFixture) -> None:
     ran = await run(falling_back(BUSY).build())
+    asked = [name for each in caplog.records for name in ("first", "second") if f"model {name} failed" in each.message]
+    assert asked == ["first", "first", "second"]
     assert ran.ending == ("failed", "error")
     assert ran.why.error is not None
     assert ran.why.error.error.type is ErrorType.RATE_LIMIT

@@ -16,6 +16,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.machine import AGENT as MACHINE
+from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -229,6 +230,16 @@ def test_an_agent_that_has_changed_goes_on_with_the_model_that_the_run_has_come_
     assert (event.switched, event.changes, name) == (1, ("fallback",), "b")
 
 
+def test_of_two_models_of_one_name_a_resume_goes_on_with_the_one_that_the_run_has_come_to() -> None:
+    regions = falling_back("scripted", "c")
+    switch = structs.replace(SWITCH, to_model="scripted")
+    scenario = given(*opened(regions), *failed(1, LIMITED), *failed(2, LIMITED), decided(2), switch)
+    for changed, place in ((regions, 1), (falling_back("c"), 0), (falling_back("c", "scripted"), 0)):
+        (event,) = MACHINE.decide(scenario.state, resume(structs.replace(changed, fingerprint="f2")))
+        assert isinstance(event, ExecutionResumed)
+        assert event.switched == place
+
+
 def test_an_agent_without_that_model_begins_with_its_first_one_and_the_event_says_so() -> None:
     event, name = resumed_with(falling_back("c"))
     assert (event.switched, event.changes, name) == (0, ("model",), "scripted")
@@ -252,3 +263,19 @@ def test_another_model_after_a_crash_is_not_blamed_for_the_failures_of_the_one_b
     (event,) = MACHINE.decide(scenario.state, resume(other))
     scenario = scenario.and_(event, decided(1, phase=DecisionPhase.RESUME))
     scenario.next().is_(Record((StepStarted(number=2),)))
+
+
+@pytest.mark.parametrize("changed", [falling_back("e"), agent()])
+def test_another_model_changes_nothing_about_a_failure_of_a_tool_but_is_not_blamed_for_one_of_the_model(
+    changed: AgentSnapshot,
+) -> None:
+    other = structs.replace(changed, model=ModelInfo(driver="scripted", model="d"), fingerprint="f2")
+    broken = (*opened(AGENT), *step(), asked(), wants("look"), running(), broke(), ended(errors=1))
+    for events, comes_to in ((broken, "error"), (ONCE, "go on"), (TWICE, "go on")):
+        (event,) = MACHINE.decide(given(*events).state, resume(other))
+        assert outcome(*events, event) == comes_to
+
+
+def test_the_vote_says_how_far_the_next_model_is() -> None:
+    criterion = ErrorPolicyCriterion(AGENT.error_policy, fallback=AGENT.fallback)
+    assert criterion.explain(given(*ONCE).state).reason == "Rate_limit error, 1/2 before model b is asked"
