@@ -10,9 +10,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from steptrail import Steptrail, tool
+from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.inspector import inspector
-from steptrail.testing import call
+from steptrail.interfaces.http.inspector.events import chunk_of
+from steptrail.projections.masking import Masking
+from steptrail.testing import ScriptedModel, call
 from steptrail.workflow import Envelope, Workflow
 from tests.harness.hands import change_by_hand
 from tests.inspector.conftest import Opened, everything
@@ -29,6 +31,16 @@ PAGES = (
 def words(page: str) -> str:
     """Return what a page says, without its marks."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page.partition("<main")[2])).split())
+
+
+async def test_the_event_of_another_model_stands_out_as_one_of_a_retry_does() -> None:
+    first, second = ScriptedModel([ConnectionError("away")] * 2), ScriptedModel(["", "", "Done."], name="second")
+    agent = AgentBuilder("a").with_model(first).with_fallback(second).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        count = (await trail.run(agent, "go", session="s")).state.version
+        lines = (await chunk_of(trail.store, "agent:s", Masking(), count=count, chosen=None)).lines
+    tones = {line.record.event.TYPE: line.tone for line in lines}
+    assert (tones["retry.scheduled.v1"], tones["model.switched.v1"]) == ("warn", "warn")
 
 
 async def test_the_overview_says_what_needs_somebody(opened: Opened) -> None:

@@ -113,6 +113,6 @@ def _tone(event: Event) -> str:
     name = event.TYPE
     if ".failed." in name or name.startswith(("tool.call.blocked", "answer.rejected")):
         return "bad"
-    if ".interrupted." in name or ".retry." in name or name.startswith(("retry.", "limit.")):
+    if ".interrupted." in name or ".retry." in name or name.startswith(("retry.", "limit.", "model.switched")):
         return "warn"
     return "asks" if name.startswith(("approval.requested", "human.requested", "wait.started", "step.held")) else ""
