@@ -10,6 +10,7 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.views.generation import Generation, Reached
 from steptrail.infrastructure.views.sqlite import SqliteSeries
 from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.table import Scalar
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.scenario import SECOND, START
 from tests.harness.projecting import joined_log
@@ -17,10 +18,11 @@ from tests.profile import examples
 from tests.properties.driving import lives
 
 VIEW = RunsView()
+Tables = Mapping[str, Sequence[Sequence[Scalar]]]
 
 
-def fill(generation: Generation, batches: Sequence[Sequence[LogEntry]], prunes: Mapping[int, int]) -> Mapping[str, str]:
-    """Apply batches of a log, prune after those that are named, and return the digests of the tables."""
+def fill(generation: Generation, batches: Sequence[Sequence[LogEntry]], prunes: Mapping[int, int]) -> Tables:
+    """Apply batches of a log, prune after those that are named, and return the rows of all tables."""
     generation.database.write(lambda statements: generation.prepare(statements, [VIEW]))
     folds, place = {stream: VIEW.begin(stream) for batch in batches for _, stream, _ in batch}, 0
     for number, batch in enumerate(batches):
@@ -37,7 +39,9 @@ def fill(generation: Generation, batches: Sequence[Sequence[LogEntry]], prunes: 
     last = max(prunes.values(), default=0)
     while last and generation.prune(VIEW, last, most=100):
         pass
-    return generation.database.read(lambda statements: generation.digest(statements, VIEW))
+    return generation.database.read(
+        lambda statements: {table.name: [*generation.rows(statements, table)] for table in VIEW.tables}
+    )
 
 
 @examples(25)
