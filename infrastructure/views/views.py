@@ -256,9 +256,8 @@ class Views:
     async def rebuild(self, *, whole: bool = False) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.
 
-        What was pruned stays out, unless it is to be `whole`. Raises
-        `ViewsBusy` while another process does, and `ProjectionStopped` when a projection fails at an event; then
-        readers look at the present generation as before.
+        What was pruned stays out, unless it is to be `whole`. Raises `ViewsBusy` while another process does, and
+        `ProjectionStopped` when a projection fails at an event; then readers look at the present generation as before.
         """
         for _ in range(_TRIES):
             with suppress(PlaceMoved):
