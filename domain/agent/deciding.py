@@ -30,7 +30,6 @@ def decided(
     outcome = ContinuationOutcome.from_evaluations(resolved_votes(ballot, due.phase))
     goes_on = outcome.should_continue and due.phase is not DecisionPhase.RESUME
     switch = state.switch_due if goes_on else None
-    handling = handling_of(state.error_context, execution.agent.error_policy, execution.agent.fallback, state)
     decision = ContinuationEvaluated(
         step=due.step,
         phase=due.phase,
@@ -38,7 +37,7 @@ def decided(
         should_continue=outcome.should_continue,
         resolved_by=outcome.resolved_by,
         stop_reason=outcome.stop_reason,
-        retries=goes_on and switch is None and handling is ErrorHandlingDecision.RETRY,
+        retries=goes_on and switch is None and _is_to_be_retried(state, execution),
         answered=_is_an_answer(execution, outcome, due),
     )
     return (decision,) if switch is None else (decision, switch)
@@ -66,6 +65,14 @@ def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
     decision, observed = execution.decision, ContinuationOutcome.from_evaluations(execution.votes)
     was_an_answer = decision is not None and decision.answered
     return was_an_answer and not (state.has_unanswered_input or observed.objects_to_the_answer)
+
+
+def _is_to_be_retried(state: AgentState, execution: ExecutionFold) -> bool:
+    step, agent = execution.steps.last, execution.agent
+    if step is None or not step.has_errors:
+        return False
+    handling = handling_of(state.error_context, agent.error_policy, agent.fallback, state)
+    return handling is ErrorHandlingDecision.RETRY
 
 
 def _is_an_answer(execution: ExecutionFold, outcome: ContinuationOutcome, due: TakeDecision) -> bool:
