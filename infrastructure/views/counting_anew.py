@@ -27,29 +27,30 @@ def is_outdated(progress: ViewProgress, end: int) -> bool:
 
 
 async def keep_exact(
-    books: Callable[[], Awaitable[Sequence[ViewProgress]]],
-    rebuild: Callable[[Set[str]], Awaitable[object]],
+    status: Callable[[], Awaitable[tuple[Sequence[ViewProgress], int, int]]],
+    rebuild: Callable[[Set[str], int], Awaitable[object]],
     versions: Mapping[str, int],
     now: Callable[[], int],
 ) -> None:
     """Have all counted anew whenever sums have counted what was erased for long enough, until this is cancelled.
 
     `versions` are those of our projections by name. What others have, or a newer version, is left to a process that has
-    all of it: counted anew by us, its rows would be gone for a while. `rebuild` is told which have stopped already: no
-    other one is to lose rows by it. After each it rests, so that no clock that is behind has it done more often.
+    all of it: counted anew by us, its rows would be gone for a while. `rebuild` is told which have stopped already, as
+    no other one is to lose rows by it, and which generation it is for, as somebody else may have made another one.
+    After each it rests, so that no clock that is behind has it done more often.
     """
     seldom = Seldom(_log)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         rest = 0
         try:
-            found = await books()
+            found, number, _ = await status()
             if (since := _erased_since(found, versions)) is None:
                 continue
             patience = max(each.reached.position for each in found) * _MICROSECONDS_A_POSITION
             if now() - since >= patience:
                 rest = patience
-                await rebuild({each.name for each in found if each.error is not None})
+                await rebuild({each.name for each in found if each.error is not None}, number)
                 seldom.over()
         except (PlaceMoved, ViewsBusy):
             continue  # somebody else is at it

@@ -264,10 +264,17 @@ class Views:
                 return await self._rebuilt(whole=whole)
         raise StoreUnavailable("the read models were removed again and again while they were rebuilt: try again")
 
-    async def _rebuilt(self, may_stop: Set[str] = frozenset(), *, whole: bool = False) -> int:
-        """Do what `rebuild` does, once; those of these names may stop at an event. Raises `PlaceMoved`."""
+    async def _rebuilt(
+        self, may_stop: Set[str] = frozenset(), instead_of: int | None = None, *, whole: bool = False
+    ) -> int:
+        """Do what `rebuild` does, once; those of these names may stop at an event. Raises `PlaceMoved`.
+
+        It does so too where readers look at another generation than the one that this is to be `instead_of`.
+        """
         async with self._leases.to_rebuild("a steptrail rebuild"):
             present = await self._in(self._rebuilding, self.series.current)
+            if instead_of not in (None, present):
+                raise PlaceMoved  # somebody else has rebuilt between the caller's look and our lease
             ours, _ = self._faces[0]
             try:
                 seen = partial(self.series.face, present or 0, ours.name)
@@ -310,7 +317,7 @@ class Views:
         What was erased from a long log is taken out of sums from time to time, by counting all anew beside.
         """
         tasks = [asyncio.create_task(self._keep(each), name=f"steptrail-{each.name}") for each in self._projections]
-        exact = keep_exact(self._books, self._rebuilt, dict(self._present.names), self._clock.utc)
+        exact = keep_exact(self.status, self._rebuilt, dict(self._present.names), self._clock.utc)
         tasks.append(asyncio.create_task(exact, name="steptrail-views-rebuild"))
         try:
             yield
@@ -395,7 +402,7 @@ class Views:
                 end = await self._store.last_position()
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
-                    await self._rebuilt({each.name for each in self._own})
+                    await self._rebuilt({each.name for each in self._own}, generation.number)
                     continue
                 while await self._next(projector):
                     if await self._in(self._threads, self.series.current) != generation.number:

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from steptrail import Steptrail
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.store.sqlite.connections import connect
-from steptrail.infrastructure.views.generation import PlaceMoved
+from steptrail.infrastructure.views.generation import PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
@@ -373,6 +373,37 @@ async def test_who_keeps_read_models_going_counts_anew_beside_once_it_is_time(
         assert await rows(views, TOTALS) == [("even", 3, 12), ("odd", 2, 8)]
         assert (await views.present()).number == 2
     assert [record.message for record in caplog.records] == []
+
+
+async def test_who_has_looked_before_another_one_counted_anew_does_not_count_anew_once_more(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.counting_anew._LOOK_SECONDS", 0.01)
+    clock, has_looked, goes_on, has_tried = ManualClock(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    async with AsyncExitStack() as stack:
+        store, views = await stack.enter_async_context(viewed(store_url, clock=clock))
+        _, late = await stack.enter_async_context(viewed(store_url, clock=clock))
+        await stack.enter_async_context(asyncio.timeout(60))
+        await some_notes(store)
+        await views.catch_up()
+        await erase(store, "agent:a", at=clock.utc())
+        await views.catch_up()
+        clock.advance(1)
+        look = late.status
+
+        async def slow_look() -> tuple[Sequence[ViewProgress], int, int]:
+            found = await look()
+            (has_tried if goes_on.is_set() else has_looked).set()
+            await goes_on.wait()
+            return found
+
+        monkeypatch.setattr(late, "status", slow_look)
+        await stack.enter_async_context(late.kept_going())
+        await has_looked.wait()
+        await views.rebuild()
+        goes_on.set()
+        await has_tried.wait()
+        assert (await views.present()).number == 2
 
 
 class Beside(Counting):
