@@ -75,7 +75,7 @@ def _end_of_the_run_in(
     """
     if wait is None or wait.until is None or wait.kind not in {"retry", "tool_retry"}:
         return None
-    is_over = outlasts_the_run(execution, wait.until, now)
+    is_over = outlasts_the_run(execution, wait.until, now) and not _is_for_nobody(wait, execution)
     return TakeDecision(len(execution.steps), DecisionPhase.RESUME, wait.until) if is_over else None
 
 
@@ -109,8 +109,9 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
         return retry
     # By the log and not by the clock: whether a wait is recorded does not hang on how busy the process is.
-    if execution.retry is not None and execution.retry.due_at > state.fold.updated_at:
-        wait = WaitStarted(kind="retry", until=execution.retry.due_at)
+    due_at = execution.retry.due_at if execution.retry is not None and execution.consecutive_failures else 0
+    if due_at > state.fold.updated_at:
+        wait = WaitStarted(kind="retry", until=due_at)
         return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
     return Record((StepStarted(number=step + 1),))
 
@@ -198,7 +199,8 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
 
 def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     wait = execution.wait
-    if wait is None:  # a person settled it while the run was paused
+    # A person settled it while the run was paused, or a resume brought another model.
+    if wait is None or _is_for_nobody(wait, execution):
         return Record((WaitEnded(reason="settled"),))
     if execution.stop_request is not None:
         return Record((WaitEnded(reason="stop", by=execution.stop_request.by),))
@@ -217,6 +219,11 @@ def _wait_on(state: AgentState, execution: ExecutionFold, wait: WaitStarted, now
     if is_settled or (wait.kind == "child" and not _waits_for_children(state, execution, now)):
         return Record((WaitEnded(reason="settled"),))
     return KeepWaiting(wait.kind, wait.until)
+
+
+def _is_for_nobody(wait: WaitStarted, execution: ExecutionFold) -> bool:
+    """Tell whether another model is asked now than the one that was to be tried again, whose failures do not count."""
+    return wait.kind == "retry" and execution.consecutive_failures == 0
 
 
 def _waits_for_children(state: AgentState, execution: ExecutionFold, now: int) -> bool:

@@ -202,8 +202,9 @@ class AgentState(StreamState[SessionFold]):
         if execution is None or fallback is None or not (failures := fallback.failures(self)):
             return None
         error = next(step for step in reversed(self.steps) if step.has_errors).errors[0].error
-        free_at = self.as_of + round((error.retry_after or 0.0) * 1e6)
-        if failures < fallback.after and is_sat_out(execution, free_at, self.as_of):
+        backoff = execution.agent.error_policy.backoff
+        longest = backoff.delay(self.consecutive_failures, 0.0, error.retry_after)  # without what jitter takes off
+        if failures < fallback.after and is_sat_out(execution, self.as_of + round(longest * 1e6), self.as_of):
             return None
         return ModelSwitched(
             step=self.step_count,

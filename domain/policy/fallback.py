@@ -28,8 +28,8 @@ class FallbackSpec(Settings, frozen=True, kw_only=True):
     """The models that are left to an execution, in order, and the rule by which it goes on with the next one.
 
     `after` steps in a row have failed then, because the call of the present model did, with errors of the types `on`
-    that may pass; or fewer, if the provider asks for a wait that the run does not sit out. Until then such a step is
-    tried again, even if the error policy would stop.
+    that may pass; or fewer, if the provider or the backoff asks for a wait that the run does not sit out. Until then
+    such a step is tried again, even if the error policy would stop.
     """
 
     models: tuple[FallbackModel, ...]

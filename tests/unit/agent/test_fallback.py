@@ -21,6 +21,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -173,6 +174,13 @@ def test_with_the_last_model_the_policy_decides() -> None:
 def test_a_wait_that_the_run_does_not_sit_out_leads_to_the_next_model_at_once(asks_for: float, comes_to: str) -> None:
     agent = falling_back("b", after=3, limits=Limits(timeout=300.0, longest_wait=3600.0))
     assert outcome(*opened(agent), *failed(1, structs.replace(LIMITED, retry_after=asks_for))) == comes_to
+
+
+@pytest.mark.parametrize(("base", "comes_to"), [(20.0, "retry"), (299.0, "to b"), (7200.0, "to b")])
+def test_a_backoff_that_the_run_does_not_sit_out_leads_to_the_next_model_at_once(base: float, comes_to: str) -> None:
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(base, jitter=0.5))
+    agent = falling_back("b", after=3, policy=policy, limits=Limits(timeout=300.0, longest_wait=3600.0))
+    assert outcome(*opened(agent), *failed(1, LIMITED)) == comes_to
 
 
 def test_a_limit_and_a_stop_come_before_a_switch() -> None:

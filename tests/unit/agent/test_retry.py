@@ -1,15 +1,18 @@
 """A failed step that the policy wants to try again: at once, or after a wait that outlives the process."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.effects import KeepWaiting, Record, ScheduleRetry, StartInference, TakeDecision
 from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.machine import AGENT as AGENT_MACHINE
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.inference import ModelInfo
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
-from steptrail.testing.scenario import SECOND, START, given
+from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from tests.unit.agent.story import (
     AGENT,
     agent,
@@ -32,6 +35,7 @@ from tests.unit.agent.story import (
 )
 
 DUE = START + 100 * SECOND
+OTHER = structs.replace(AGENT, model=ModelInfo(driver="scripted", model="b"), fingerprint="f2")
 RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE, draw=0.5)
 GRANTED = given(*opened(), *failed(), decided(1, retries=True))
 WAITING = GRANTED.and_(RETRY, WaitStarted(kind="retry", until=DUE))
@@ -174,3 +178,23 @@ def test_the_retry_of_one_step_is_not_that_of_the_next() -> None:
     state = scenario.and_(ended(2)).state
     assert state.execution is not None
     assert state.execution.retry is None
+
+
+@pytest.mark.parametrize("waiting", [GRANTED.and_(RETRY), WAITING], ids=["before the wait", "in the wait"])
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_another_model_does_not_sit_out_the_wait_before_the_next_try_of_the_one_before(
+    waiting: AgentScenario, timeout: float | None
+) -> None:
+    limits = Limits(timeout=timeout)
+    (event,) = AGENT_MACHINE.decide(waiting.state, structs.replace(resume(OTHER), limits=limits))
+    scenario = waiting.and_(event).next().is_(TakeDecision(1, DecisionPhase.RESUME))
+    scenario = scenario.and_(decided(1, phase=DecisionPhase.RESUME))
+    if waiting is WAITING:
+        scenario = scenario.next().is_(Record((WaitEnded(reason="settled"),))).and_(WaitEnded(reason="settled"))
+    scenario.next().is_(Record((StepStarted(number=2),)))
+
+
+def test_the_same_model_sits_it_out() -> None:
+    (event,) = AGENT_MACHINE.decide(WAITING.state, resume(structs.replace(AGENT, fingerprint="f2")))
+    scenario = WAITING.and_(event, decided(1, phase=DecisionPhase.RESUME))
+    scenario.next().is_(KeepWaiting("retry", DUE))
