@@ -84,15 +84,16 @@ async def _of_an_agent(
 
 async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
     """Close the models that an agent calls, or that the nodes of a workflow do."""
-    if isinstance(given, Agent):
-        for model in given.models:
-            await model.close()
-        return
-    for code in given.code.values():
-        if is_agent(code) or is_flow(code):
-            await close_models(code)
-        elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
-            await close()
+    async with AsyncExitStack() as rest:  # each is closed, also when another one raises
+        if isinstance(given, Agent):
+            for model in given.models:
+                rest.push_async_callback(model.close)
+            return
+        for code in given.code.values():
+            if is_agent(code) or is_flow(code):
+                rest.push_async_callback(close_models, code)
+            elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
+                rest.push_async_callback(close)
 
 
 def split_reference(reference: str) -> tuple[str, str]:

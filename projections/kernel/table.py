@@ -104,7 +104,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         instants = [column.name for column in self.columns if column.unit == INSTANT]
         if self.aged_by and self.aged_by not in instants:
             raise ValueError(f"{self.name} ages by {self.aged_by}, which is no column of {INSTANT}")
-        if self.of_stream and (self.of_stream, ColumnKind.TEXT) not in {each[:2] for each in self.columns}:
+        if self.of_stream and (self.of_stream, ColumnKind.TEXT) not in [each[:2] for each in self.columns]:
             raise ValueError(f"{self.name} is of the stream in {self.of_stream}, which is no column of texts")
         if self.belongs_to is not None and not (self.belongs_to.aged_by and set(self.belongs_to.key) <= set(names)):
             raise ValueError(f"{self.name} belongs to {self.belongs_to.name}, which does not age or has another key")

@@ -216,6 +216,7 @@ def _retry(state: AgentState) -> UiRetry | None:
     execution = state.execution
     if execution is None or not state.is_open or not state.retry_is_granted:
         return None
-    attempt = state.error_context.consecutive_failures + 1
+    attempt, fallback = state.error_context.consecutive_failures + 1, execution.agent.fallback
+    by_fallback = fallback.after if fallback is not None and fallback.failures(state) else None
     # A resume may allow fewer tries than have been made.
-    return UiRetry(attempt=attempt, of=max(attempt, execution.agent.error_policy.max_retries))
+    return UiRetry(attempt=attempt, of=max(attempt, by_fallback or execution.agent.error_policy.max_retries))

@@ -218,16 +218,19 @@ async def test_a_subagent_has_fallback_models_of_its_own() -> None:
     assert [each.asked_for for each in ran.result.state.model_usage] == ["boss", "second"]
 
 
-async def test_the_models_of_an_agent_are_closed_together() -> None:
+async def test_the_models_of_an_agent_are_closed_together_even_if_one_cannot_be() -> None:
     closed: list[str] = []
 
     class Open(ScriptedModel):
         async def close(self) -> None:
-            closed.append(self.describe().model)
+            closed.append(name := self.describe().model)
+            if name == "b":
+                raise OSError("the connection is gone")
 
     models = [Open([], name=name) for name in "abc"]
-    await close_models(AgentBuilder("clerk").with_model(models[0]).with_fallback(*models[1:]).build())
-    assert closed == ["a", "b", "c"]
+    with pytest.raises(OSError, match="is gone"):
+        await close_models(AgentBuilder("clerk").with_model(models[0]).with_fallback(*models[1:]).build())
+    assert sorted(closed) == ["a", "b", "c"]
 
 
 def test_the_fingerprint_of_an_agent_names_its_fallback_models() -> None:

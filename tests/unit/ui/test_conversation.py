@@ -9,12 +9,14 @@ from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
+from steptrail.domain.policy.fallback import FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.testing.scenario import AgentScenario, given
-from steptrail.ui import UiConfig, UiConversation, reply_id, said_id, status_id, ui_conversation
+from steptrail.ui import UiConfig, UiConversation, UiRetry, reply_id, said_id, status_id, ui_conversation
 from tests.unit.agent.story import (
     BOOM,
     agent,
@@ -161,6 +163,10 @@ def test_while_a_failed_step_is_tried_again_the_try_is_told() -> None:
         retry = seen(scenario).retry
         assert retry is not None
         assert retry.to_dict() == {"attempt": 2, "of": 3}
+    following = FallbackModel(model=ModelInfo(driver="scripted", model="b"))
+    leads_on = FallbackSpec(models=(following,), on=(ErrorType.MODEL,), after=4)
+    with_fallback = given(*opened(structs.replace(patient, fallback=leads_on)), *failed(), decided(1, retries=True))
+    assert seen(with_fallback).retry == UiRetry(attempt=2, of=4)
     assert seen(given(*opened(patient), *failed(), decided(1))).retry is None
     limited = given(*opened(patient), *failed(), forbidden(1), finished(ExecutionStatus.FAILED))
     assert seen(limited).retry is None

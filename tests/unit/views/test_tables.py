@@ -40,6 +40,7 @@ def _sums(*columns: Column, totals: Table | None = None) -> Table:
         ({**SUMS, "is_sums": False, "totals": _sums(DAY, RUN)}, "u has no totals of t"),
         ({**SUMS, "totals": "u"}, "t: 'u' in `totals` is no `Table`"),
         ({"columns": (MAYBE, NAME), "key": ("at",)}, "the key of t is not there in each row: at"),
+        ({"columns": (RUN, NAME), "key": ("run",), "of_stream": ["name"]}, r"t is of the stream in \['name'\]"),
         ({"columns": (NAME, RUN), "key": ("name",), "belongs_to": PART}, "t belongs to part, which belongs to old"),
     ],
 )
