@@ -12,10 +12,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.routing import Mount
 
+from steptrail import Steptrail
 from steptrail.agui import AguiApp, AguiCaller, agui_app
+from steptrail.domain.kernel.record import StreamHead
 from steptrail.errors import ConfigurationError
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.workflow import Workflow
 from tests.agui.pages import Front, ana, asking, ending, front, user, yes
+from tests.processes.agents.interposed import Interposed
 from tests.runner.kit import agent_of, trail_of
 from tests.unit.agui.client import Client
 
@@ -225,6 +230,21 @@ async def test_anything_but_a_caller_is_a_no_also_to_who_only_looks_on(answer: A
         async with front(trail, agent, app=agui_app(trail, agent, authorize=lambda _, __: answer)) as page:
             assert await page.refused(403) == "this thread is not yours"
             assert await page.refused(403, user("hello")) == "this thread is not yours"
+
+
+async def test_no_thread_is_read_for_somebody_who_may_not_see_it() -> None:
+    class Noting(Interposed):
+        async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
+            read.append(stream)
+            return await super().read(stream, after=after, limit=limit)
+
+    read, agent = list[str](), agent_of(["Hi."]).build()
+    async with Steptrail(Environment(store=Noting())) as trail:
+        await trail.run(agent, "hello", session="t")
+        read.clear()
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=lambda _, __: None)) as page:
+            assert await page.refused(403) == "this thread is not yours"
+    assert read == []
 
 
 async def test_who_is_not_known_is_refused_and_what_was_sent_is_not_repeated() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import (
@@ -112,14 +113,17 @@ class AguiApp(Closing):
         request, given = await self._door.opened(scope, receive)
         if self._work.is_closing:
             raise RequestRefused(503, "the server is about to end: connect again")
-        until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+        until, stream = asyncio.get_running_loop().time() + _PATIENCE_SECONDS, stream_of(SessionId(given.thread_id))
         try:
             await self._work.begin()
             while asyncio.get_running_loop().time() < until:
-                before = await self._look(given.thread_id)
-                # Asked at each look: a thread that there was not may be another's by now.
+                was_there = await self._trail.store.version(stream)
+                # Asked before each look, so that no thread is read for somebody who may not see it.
                 caller = await self._door.caller(request, given)
+                before = await self._look(given.thread_id)
                 try:
+                    if before.version and not was_there:
+                        raise _LookAgain  # it began meanwhile, and may be another's
                     return await self._begin(given, before, caller)
                 except _LookAgain:
                     await asyncio.sleep(_LOOK_SECONDS)
