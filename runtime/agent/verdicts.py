@@ -3,11 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.events.tools import Then
 
 VERDICTS: Sequence[str] = (
     stored.ToolExecutionStarted.TYPE,
     stored.ToolExecutionCompleted.TYPE,
     stored.ToolExecutionFailed.TYPE,
+    stored.ToolExecutionInterrupted.TYPE,
     stored.WaitStarted.TYPE,
     stored.WaitEnded.TYPE,
 )
@@ -15,7 +17,10 @@ VERDICTS: Sequence[str] = (
 
 
 def verdict_on(effect_id: str) -> Callable[[stored.AgentEvent], str | None]:
-    """Return what says, of one event of a log after the other, that it settles a call; None for any other event."""
+    """Return what says, of one event of a log after the other, that it settles a call; None for any other event.
+
+    The word is empty for an event that asks for another verdict on the call.
+    """
     begun: dict[int, str] = {}
     asked: int | None = None
 
@@ -26,6 +31,8 @@ def verdict_on(effect_id: str) -> Callable[[stored.AgentEvent], str | None]:
                 begun[position] = event.effect_id
             case stored.WaitStarted(kind="unknown_outcome", position=position):
                 asked = position
+            case stored.ToolExecutionInterrupted(then=Then.PARK) if begun.get(event.position) == effect_id:
+                return ""  # it ran again, and is in doubt anew
             case stored.ToolExecutionCompleted(settled_by=str()) | stored.ToolExecutionFailed(settled_by=str()):
                 return "settled" if begun.get(event.position) == effect_id else None
             case stored.WaitEnded(reason="rerun" | "tell"):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from steptrail.domain.flow import events as stored
+from steptrail.domain.flow.events.attempts import NodeThen
 from steptrail.domain.flow.task import TaskKey
 
 VERDICTS: Sequence[str] = (
@@ -15,7 +16,10 @@ VERDICTS: Sequence[str] = (
 
 
 def verdict_on(effect_id: str) -> Callable[[stored.FlowEvent], str | None]:
-    """Return what says, of one event of a log after the other, that it settles a node; None for any other event."""
+    """Return what says, of one event of a log after the other, that it settles a node; None for any other event.
+
+    The word is empty for an event that asks for another verdict on the node.
+    """
     begun: dict[TaskKey, str] = {}
 
     def said(event: stored.FlowEvent) -> str | None:
@@ -24,8 +28,11 @@ def verdict_on(effect_id: str) -> Callable[[stored.FlowEvent], str | None]:
                 begun[event.node, event.visit, event.item] = event.effect_id
                 return None
             case stored.NodeAttemptInterrupted() | stored.NodeAttemptCompleted() | stored.NodeAttemptFailed():
-                settles = event.settled_by is not None and begun.get((event.node, event.visit, event.item)) == effect_id
-                return "settled" if settles else None
+                if begun.get((event.node, event.visit, event.item)) != effect_id:
+                    return None
+                # One that ran again, and is in doubt anew, asks for another verdict.
+                asks = isinstance(event, stored.NodeAttemptInterrupted) and event.then is NodeThen.PARK
+                return "settled" if event.settled_by is not None else "" if asks else None
             case _:
                 return None
 

@@ -234,6 +234,24 @@ async def test_a_retry_does_again_what_a_person_wanted_to_run_again_before_the_r
     assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 2})
 
 
+async def test_a_verdict_before_the_node_was_in_doubt_again_is_not_the_one_that_came_first() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(effect=ToolEffect.UNSAFE), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        handle = trail.flow("f")
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(flow, session="f", options=LEAVES)
+        await handle.resume(flow)
+        await handle.settle("f:1:a:1", "rerun", by="ana")
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).flow("f").resume(flow)
+        await handle.resume(flow)
+        await handle.stop(by="ops")
+        with pytest.raises(CommandRejected, match="cannot settle") as told:
+            await handle.settle("f:1:a:1", "completed", by="ben")
+    assert "ana" not in str(told.value)
+
+
 async def test_a_config_failure_that_was_not_stored_leaves_nothing_behind() -> None:
     clock = HandClock()
     flow = Workflow("t").tool("a", World().tool(), args={"name": "{{ vars.nothing }} x"}, on_error="record").build()

@@ -38,6 +38,23 @@ async def test_who_comes_second_with_a_verdict_is_told_who_was_first(verdict: st
             await session.resume(agent)
 
 
+async def test_a_verdict_before_the_call_was_in_doubt_again_is_not_the_one_that_came_first() -> None:
+    agent, clock = agent_of([call("pay"), "Done."]).with_tools(pay).build(), HandClock()
+    async with trail_of(clock) as trail:
+        session = trail.session("s")
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-tool")).run(agent, "go", session="s")
+        await session.resume(agent)
+        await session.settle("s:1:1:0", "rerun", by="ana")
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-tool")).session("s").resume(agent)
+        await session.resume(agent)
+        await session.stop(by="ops")
+        with pytest.raises(CommandRejected, match="no call with the effect id 's:1:1:0' waits for a verdict") as told:
+            await session.settle("s:1:1:0", "completed", by="ben")
+        assert "ana" not in str(told.value)
+
+
 @pytest.mark.parametrize("verdict", ["completed", "failed", "rerun", "tell"])
 @pytest.mark.parametrize("is_paused", [False, True])
 async def test_a_verdict_on_one_of_two_calls_in_doubt_settles_that_one_alone(verdict: Any, is_paused: bool) -> None:
