@@ -6,7 +6,7 @@ process. The clock is the recording's, so limits on time find the time that was,
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic
 
@@ -166,6 +166,8 @@ class _Driver:
                     await say(agent, given, by=by, key=key, context=said)
                     return
                 parent = {"parent": began.parent} if began is not None and began.parent is not None else {}
+                if parent:  # the run above lent it what it had left
+                    agent = replace(agent, limits=command.event.agent.limits)
                 begin: Any = self.trail.start if worker is None else self.trail.run
                 await begin(
                     agent,

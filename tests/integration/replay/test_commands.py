@@ -22,12 +22,13 @@ from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolRetry
+from steptrail.domain.usage import Usage
 from steptrail.errors import NotARecording
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Recording, Reply, ScriptedModel, call, calls, normalise, replay
 from steptrail.testing.replay_tools import replayed
-from steptrail.workflow import FlowTool, Workflow
+from steptrail.workflow import Budget, FlowTool, RunOptions, Workflow
 from tests.integration.replay.kit import SCRIPT, recording_of, shop
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -433,3 +434,23 @@ async def test_given_a_tool_that_runs_a_workflow_then_the_replay_is_of_the_same_
     async with trail_of() as trail:
         await trail.run(builder.build(), "Go.", session="s")
         await again(builder, trail)
+
+
+async def test_a_session_below_a_run_is_driven_again_with_the_limits_that_it_was_lent() -> None:
+    @tool(effect=ToolEffect.READ)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    script = [calls(("look", {}), usage=Usage(output=50)) for _ in range(4)]
+    agent = AgentBuilder("spender").with_model(ScriptedModel(script)).with_tools(look)
+    flow = Workflow("t").agent("spend", agent.build(), prompt="x", retry=1).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=RunOptions(budget=Budget(max_total_tokens=100)))
+        (below,) = [row.session_id for row in await trail.runs() if row.kind == "agent"]
+        recording = Recording(below, await trail.session(below).history())
+    assert result.error is not None
+    assert result.error.details["stop_reason"] == "token_limit"
+    driven = await replay(agent.build(), recording)
+    assert [event.TYPE for event in driven.events] == [event.TYPE for event in recording.events]
+    assert driven.result.stop_reason == "token_limit"
