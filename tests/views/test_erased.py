@@ -444,7 +444,7 @@ async def test_what_is_counted_anew_beside_takes_no_rows_from_a_projection_that_
         assert await rows(views, KEPT) == kept != []
 
 
-def test_the_commands_and_the_page_of_health_say_how_many_erased_sessions_sums_still_count(
+def test_the_commands_and_the_pages_of_health_and_of_sums_say_how_many_erased_sessions_sums_still_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
@@ -455,15 +455,17 @@ def test_the_commands_and_the_page_of_health_say_how_many_erased_sessions_sums_s
         trail.erase("a", by="ana", reason="asked")
         trail.views.wait()
 
-    async def health() -> str:
+    async def shown(path: str, access: Access) -> str:
         async with Steptrail.open(url) as trail:
-            transport = httpx.ASGITransport(inspector(trail, authorize=lambda _: Access()))
+            transport = httpx.ASGITransport(inspector(trail, authorize=lambda _: access))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
-                return (await client.get("/health")).text
+                return (await client.get(path)).text
 
     assert main(["views", "--store", url]) == 0
     assert "1 erased still in sums since 20" in capsys.readouterr().out
-    assert ", 1 erased session still in sums since 20" in asyncio.run(health())
+    assert ", 1 erased session still in sums since 20" in asyncio.run(shown("/health", Access()))
+    assert "1 erased session still in these sums" in asyncio.run(shown("/stats", Access()))
+    assert "erased" not in asyncio.run(shown("/stats", Access(tenant="acme")))
     assert main(["stats", "--store", url]) == 0
     assert "1 erased session still in these: `steptrail rebuild` makes them anew" in capsys.readouterr().err
     assert main(["rebuild", "--store", url]) == 0

@@ -26,12 +26,14 @@ _log = logging.getLogger("steptrail.inspector")
 class CountedAnswer(NamedTuple, Generic[T]):
     """An answer of the read models, and how much of the log is in it.
 
-    `percent` is None when all is. Without an answer `trouble` says why there is none.
+    `percent` is None when all is. Without an answer `trouble` says why there is none. `erased` is the number of erased
+    sessions that are still in sums, for a caller that may see all.
     """
 
     answer: T | None
     percent: int | None = None
     trouble: str | None = None
+    erased: int = 0
 
 
 class Counting:
@@ -73,7 +75,8 @@ class Counting:
         is_stopped = any(each.error is not None and each.lag for each in ours)
         trouble = "counting has stopped at an event that it fails at" if is_stopped else None
         percent = as_of.position * 100 // max(1, as_of.position + lag)
-        return CountedAnswer(answer, percent if lag or is_stopped else None, trouble)
+        erased = sum(each.erased for each in ours) if access.tenant is None else 0
+        return CountedAnswer(answer, percent if lag or is_stopped else None, trouble, erased)
 
     async def _caught_up(self, patience: float) -> None:
         if self._task is None or self._task.done():
