@@ -1,6 +1,7 @@
 """Who is let in by the endpoint, with how much, and in how many words the others are sent away."""
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -169,6 +170,17 @@ async def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> N
         strange = {much: 1}
         answered = await page.http.post("/", json={"threadId": strange, "messages": [strange]})
         assert (answered.status_code, len(answered.text) < 700) == (422, True)
+
+
+async def test_while_a_large_state_is_read_the_collector_does_not_walk_through_it_again_and_again() -> None:
+    state = b"[" + b",".join([b"[]"] * 200_000) + b"]"
+    given = b'{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[],"forwardedProps":{},"state":%b}' % state
+    async with trail_of() as trail:
+        app = agui_app(trail, agent_of(["Hi."]).build(), authorize=lambda _, __: None)
+        before = gc.get_stats()[0]["collections"]
+        assert await Slow(given).status(app) == 403
+        assert gc.get_stats()[0]["collections"] - before < 5
+        assert gc.isenabled()
 
 
 @pytest.mark.parametrize("name", ["messages", "content", "tool_calls", "resume"])
