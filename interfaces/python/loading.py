@@ -4,7 +4,8 @@ The reference comes from the caller and never from the store: what is stored mus
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Callable
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import ModuleType
@@ -17,10 +18,13 @@ from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
 from steptrail.interfaces.python.modules import in_words, load_module, loggers_kept, run_of_theirs
 from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     from steptrail.runtime.flow.graph_builder import GraphBuilder
     from steptrail.runtime.flow.workflow import BuiltWorkflow
+
+_log = logging.getLogger("steptrail")
 
 _DEFAULT_NAME, _NAME_OF_A_FLOW = "agent", "flow"
 _FORMS = "FILE.py[:NAME] or package.module[:NAME]"
@@ -83,17 +87,26 @@ async def _of_an_agent(
 
 
 async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
-    """Close the models that an agent calls, or that the nodes of a workflow do."""
-    async with AsyncExitStack() as rest:  # each is closed, also when another one raises
-        if isinstance(given, Agent):
-            for model in given.models:
-                rest.push_async_callback(model.close)
-            return
-        for code in given.code.values():
-            if is_agent(code) or is_flow(code):
-                rest.push_async_callback(close_models, code)
-            elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
-                rest.push_async_callback(close)
+    """Close the models that an agent calls, or that the nodes of a workflow do.
+
+    One that cannot be closed is logged: it changes nothing about the work that was done with it.
+    """
+    for close in _closing(given):
+        try:
+            await close()
+        except Exception as error:
+            log_raised(_log, error, "a model of %s could not be closed", given.name)
+
+
+def _closing(given: "AnyAgent | BuiltWorkflow") -> Iterator[Callable[[], Awaitable[None]]]:
+    if isinstance(given, Agent):
+        yield from (model.close for model in given.models)
+        return
+    for code in given.code.values():
+        if is_agent(code) or is_flow(code):
+            yield from _closing(code)
+        elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
+            yield close
 
 
 def split_reference(reference: str) -> tuple[str, str]:

@@ -218,7 +218,9 @@ async def test_a_subagent_has_fallback_models_of_its_own() -> None:
     assert [each.asked_for for each in ran.result.state.model_usage] == ["boss", "second"]
 
 
-async def test_the_models_of_an_agent_are_closed_together_even_if_one_cannot_be() -> None:
+async def test_the_models_of_an_agent_are_closed_together_even_if_one_cannot_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     closed: list[str] = []
 
     class Open(ScriptedModel):
@@ -228,9 +230,9 @@ async def test_the_models_of_an_agent_are_closed_together_even_if_one_cannot_be(
                 raise OSError("the connection is gone")
 
     models = [Open([], name=name) for name in "abc"]
-    with pytest.raises(OSError, match="is gone"):
-        await close_models(AgentBuilder("clerk").with_model(models[0]).with_fallback(*models[1:]).build())
-    assert sorted(closed) == ["a", "b", "c"]
+    await close_models(AgentBuilder("clerk").with_model(models[0]).with_fallback(*models[1:]).build())
+    assert closed == ["a", "b", "c"]
+    assert "a model of clerk could not be closed" in caplog.text
 
 
 def test_the_fingerprint_of_an_agent_names_its_fallback_models() -> None:
