@@ -76,17 +76,8 @@ class Recording:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of its file, each with its end."""
-        header = {
-            "kind": _KIND,
-            "format": FORMAT,
-            "steptrail": VERSION,
-            "session": self.session,
-            "agent": self.started.agent.name,
-            "events": len(self.records),
-            "redacted": list(self.redacted),
-            "notCaptured": list(NOT_CAPTURED),
-        }
-        return _written(header, self.records)
+        about = {"session": self.session, "agent": self.started.agent.name, "notCaptured": NOT_CAPTURED}
+        return _written(_KIND, about, self.records, self.redacted)
 
     def save(self, path: Path | str) -> None:
         """Write the file, and the folders above it that are not there. A file in its place is replaced."""
@@ -129,24 +120,25 @@ class FlowRecording:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of its file, each with its end."""
-        header = {
-            "kind": _KIND_OF_FLOWS,
-            "format": FORMAT,
-            "steptrail": VERSION,
-            "flow": self.flow,
-            "workflow": self.name,
-            "events": len(self.records),
-            "redacted": list(self.redacted),
-        }
-        return _written(header, self.records)
+        return _written(_KIND_OF_FLOWS, {"flow": self.flow, "workflow": self.name}, self.records, self.redacted)
 
     def save(self, path: Path | str) -> None:
         """Write the file, and the folders above it that are not there. A file in its place is replaced."""
         save_lines(path, self.lines())
 
 
-def _written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) -> Iterator[bytes]:
+def _written(
+    kind: str, about: Mapping[str, object], records: Sequence[Recorded[Event]], redacted: tuple[str, ...]
+) -> Iterator[bytes]:
     """Yield the lines of a file that holds a stream, each with its end."""
+    header = {
+        "kind": kind,
+        "format": FORMAT,
+        "steptrail": VERSION,
+        **about,
+        "events": len(records),
+        "redacted": redacted,
+    }
     yield orjson.dumps(header) + b"\n"
     for record in records:
         yield line_of(record)
