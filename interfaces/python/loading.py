@@ -99,13 +99,10 @@ async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
 
 
 def _closing(given: "AnyAgent | BuiltWorkflow") -> Iterator[Callable[[], Awaitable[None]]]:
-    if isinstance(given, Agent):
-        yield from (model.close for model in given.models)
-        return
-    for code in given.code.values():
-        if is_agent(code) or is_flow(code):
-            yield from _closing(code)
-        elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
+    for each in given.models if isinstance(given, Agent) else given.code.values():
+        if is_agent(each) or is_flow(each):
+            yield from _closing(each)
+        elif (close := getattr(each, "close", None)) is not None and hasattr(each, "infer"):
             yield close
 
 

@@ -131,14 +131,8 @@ def _written(
     kind: str, about: Mapping[str, object], records: Sequence[Recorded[Event]], redacted: tuple[str, ...]
 ) -> Iterator[bytes]:
     """Yield the lines of a file that holds a stream, each with its end."""
-    header = {
-        "kind": kind,
-        "format": FORMAT,
-        "steptrail": VERSION,
-        **about,
-        "events": len(records),
-        "redacted": redacted,
-    }
+    held = {"events": len(records), "redacted": redacted}
+    header = {"kind": kind, "format": FORMAT, "steptrail": VERSION, **about, **held}
     yield orjson.dumps(header) + b"\n"
     for record in records:
         yield line_of(record)
