@@ -20,6 +20,8 @@ from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.base import Head, RunEvent, StoredMoment, in_ms, told_of
 
+_EndOfTry: TypeAlias = stored.NodeAttemptCompleted | stored.NodeAttemptFailed | stored.NodeAttemptInterrupted
+
 
 class _NodeHead(Head):
     """The fields that all lifecycle events about a node share."""
@@ -226,32 +228,29 @@ def _tried(moment: _Moment, event: stored.NodeAttemptStarted) -> _Events:
     yield nodes.FlowAttemptStarted(**moment.of(event), attempt=event.attempt)
 
 
-@_HANDLERS.of(stored.NodeAttemptCompleted)
-def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> _Events:
+def _try_ended(moment: _Moment, event: _EndOfTry) -> _Events:
     if moment.phase_before is TaskPhase.PARKED:
-        yield _settled(moment, event, event.settled_by)
-    elif moment.phase_before is TaskPhase.RUNNING:
-        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="completed")
+        about, by = moment.of(event), event.settled_by
+        yield nodes.FlowQuestionAnswered(
+            **about, question_id=moment.effect_id, kind="unknown_outcome", answer="settled", by=by
+        )
+    elif moment.phase_before is TaskPhase.RUNNING:  # what fails before it is tried is no try
+        match event:
+            case stored.NodeAttemptCompleted():
+                yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="completed")
+            case stored.NodeAttemptFailed(failure=failure, error=error):
+                said = error.message
+                yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="failed", failure=failure.value, error=said)
+            case stored.NodeAttemptInterrupted(then=then):
+                yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="interrupted")
+                if then is NodeThen.PARK:
+                    asked = moment.effect_id
+                    yield nodes.FlowQuestionAsked(**moment.of(event), question_id=asked, kind="unknown_outcome")
 
 
-@_HANDLERS.of(stored.NodeAttemptFailed)
-def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> _Events:
-    if moment.phase_before is TaskPhase.PARKED:
-        yield _settled(moment, event, event.settled_by)
-    elif moment.phase_before is TaskPhase.RUNNING:
-        # What fails before it is tried is no try.
-        failure, error = event.failure.value, event.error.message
-        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="failed", failure=failure, error=error)
-
-
-@_HANDLERS.of(stored.NodeAttemptInterrupted)
-def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> _Events:
-    if moment.phase_before is TaskPhase.PARKED:
-        yield _settled(moment, event, None)
-    elif moment.phase_before is TaskPhase.RUNNING:
-        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="interrupted")
-        if event.then is NodeThen.PARK:
-            yield nodes.FlowQuestionAsked(**moment.of(event), question_id=moment.effect_id, kind="unknown_outcome")
+_HANDLERS.of(stored.NodeAttemptCompleted)(_try_ended)
+_HANDLERS.of(stored.NodeAttemptFailed)(_try_ended)
+_HANDLERS.of(stored.NodeAttemptInterrupted)(_try_ended)
 
 
 @_HANDLERS.of(stored.NodeAttemptSuspended)
@@ -266,21 +265,9 @@ class _End(_NodeHead):
     duration_ms: int
 
 
-def _end(
-    moment: _Moment,
-    event: stored.NodeAttemptCompleted
-    | stored.NodeAttemptFailed
-    | stored.NodeAttemptInterrupted
-    | stored.NodeAttemptSuspended,
-) -> _End:
+def _end(moment: _Moment, event: _EndOfTry | stored.NodeAttemptSuspended) -> _End:
     duration = in_ms(event.duration_seconds)
     return {**moment.of(event), "attempt": event.attempt, "usage": event.usage, "duration_ms": duration}
-
-
-def _settled(moment: _Moment, event: TaskEvent, by: str | None) -> nodes.FlowQuestionAnswered:
-    return nodes.FlowQuestionAnswered(
-        **moment.of(event), question_id=moment.effect_id, kind="unknown_outcome", answer="settled", by=by
-    )
 
 
 @_HANDLERS.of(stored.NodeRetryScheduled)

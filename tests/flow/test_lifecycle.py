@@ -185,6 +185,21 @@ async def test_an_unknown_outcome_is_a_question_and_its_try_has_ended_once() -> 
     assert (asked.kind, answered.answer, answered.by) == ("unknown_outcome", "settled", "ana")
 
 
+async def test_who_has_a_node_run_again_whose_outcome_is_unknown_is_named() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("act", world.tool(ToolEffect.UNSAFE, OnUnknown.PARK), args={"name": "x"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(flow, session="f", options=LEAVES)
+        await trail.flow("f").resume(flow)
+        await trail.flow("f").settle("f:1:act:1", "rerun", by="ana")
+        await trail.flow("f").resume(flow)
+        whole = await checked(trail)
+    (answered,) = [each for each in whole if isinstance(each, FlowQuestionAnswered)]
+    assert (answered.answer, answered.by) == ("settled", "ana")
+    assert [each.outcome for each in whole if isinstance(each, FlowAttemptEnded)] == ["interrupted", "completed"]
+
+
 async def test_a_failed_run_says_where_and_its_retry_is_an_execution_of_its_own() -> None:
     world, clock = World(), HandClock()
     world.fails = {"b": [ValueError("no b")]}
