@@ -61,7 +61,7 @@ def _export(arguments: argparse.Namespace, output: Output) -> None:
             output.json_text(line.decode().rstrip("\n"))
         return
     with writing(out):
-        recording.save(out)
+        save_lines(out, recording.lines())
     _told(output, [out], recording)
 
 

@@ -122,10 +122,6 @@ class FlowRecording:
         """Yield the lines of its file, each with its end."""
         return _written(_KIND_OF_FLOWS, {"flow": self.flow, "workflow": self.name}, self.records, self.redacted)
 
-    def save(self, path: Path | str) -> None:
-        """Write the file, and the folders above it that are not there. A file in its place is replaced."""
-        save_lines(path, self.lines())
-
 
 def _written(
     kind: str, about: Mapping[str, object], records: Sequence[Recorded[Event]], redacted: tuple[str, ...]
