@@ -269,7 +269,7 @@ class FlowExplainer:
     def _tried(
         self, event: stored.NodeAttemptStarted | stored.NodeAttemptCompleted, at: int, version: int, **known: Any
     ) -> None:
-        node, visit, item = task = (event.node, event.visit, event.item)
+        node, visit, item = task = event.key
         attempt = FlowAttempt(node=node, visit=visit, item=item, attempt=event.attempt, at=at, version=version, **known)
         self._tries.setdefault(task, []).append(attempt)
 
@@ -279,11 +279,11 @@ class FlowExplainer:
 
     def _has_failed(self, event: stored.NodeAttemptFailed) -> bool:
         """Tell whether a failure came before the next try was made: it has the number of the last, which has failed."""
-        tries = self._tries.get((event.node, event.visit, event.item), [])
+        tries = self._tries.get(event.key, [])
         return bool(tries) and tries[-1].attempt == event.attempt and tries[-1].outcome.startswith("failed")
 
     def _replace(self, event: TaskEvent, attempt: int, **changes: Any) -> None:
-        tries = self._tries.get((event.node, event.visit, event.item), [])
+        tries = self._tries.get(event.key, [])
         for place in range(len(tries) - 1, -1, -1):
             if tries[place].attempt == attempt:
                 tries[place] = replace(tries[place], **changes)

@@ -32,16 +32,13 @@ class _Billed:
     def __call__(self, event: Event) -> Usage | None:
         match event:
             case stored.NodeAttemptStarted():
-                places: set[_Place] = {
-                    (event.node, event.visit, event.item),
-                    event.effect_id,
-                }
+                places: set[_Place] = {event.key, event.effect_id}
                 self._of_streams -= places
                 if event.stream_effect is not None:
                     self._of_streams |= places
                 return None
             case stored.NodeAttemptCompleted() | stored.NodeAttemptFailed() | stored.NodeAttemptInterrupted():
-                return None if (event.node, event.visit, event.item) in self._of_streams else event.usage
+                return None if event.key in self._of_streams else event.usage
             case stored.NodeAttemptSettledLate():
                 return None if event.effect_id in self._of_streams else event.usage
             case _:

@@ -83,13 +83,12 @@ class _VisitPen(Rests):
         self._open.pop((event.node, event.visit)).close(at, outcome, said)
 
     def _lane(self, row: WaterfallRow, event: TaskEvent) -> Lane:
-        key = (event.node, event.visit, event.item)
-        lane = self._lanes.get(key)
+        lane = self._lanes.get(event.key)
         if lane is None:
             name = event.node if event.item is None else f"item {event.item + 1}"
-            lane = self._lanes[key] = Lane(kind="node", name=name)
+            lane = self._lanes[event.key] = Lane(kind="node", name=name)
             row.lanes.append(lane)
         return lane
 
     def _end(self, event: TaskEvent, at: int, outcome: Outcome, said: str = "") -> None:
-        end_newest(self._lanes.get((event.node, event.visit, event.item)), at, outcome, said)
+        end_newest(self._lanes.get(event.key), at, outcome, said)

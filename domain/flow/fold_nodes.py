@@ -139,7 +139,7 @@ def _failure_recorded(fold: FlowFold, event: stored.NodeFailureRecorded, at: int
     if event.item is not None:
         visit.errors = (*visit.errors, event.error)
         visit.results, visit.spent = visit.results.set(event.item, None), visit.spent.updated({}, (event.item,))
-        task = run.tasks.pop((event.node, event.visit, event.item), None)
+        task = run.tasks.pop(event.key, None)
         if task is not None and task.stream is not None and event.error.failure is not FailureClass.CHILD:
             # It was given up, with its time or its budget used up, and has not ended by itself.
             run.left = run.left.set(task.stream, at)
@@ -162,7 +162,7 @@ def _no_answer(run: RunFold, visit: VisitFold) -> dict[str, JsonValue]:
 @NODE_HANDLERS.of(stored.NodeFailed)
 def _failed(fold: FlowFold, event: stored.NodeFailed, at: int) -> None:
     if fold.execution is not None:
-        fold.execution.tasks.pop((event.node, event.visit, event.item), None)
+        fold.execution.tasks.pop(event.key, None)
         end_run(fold.execution, event, at)
 
 

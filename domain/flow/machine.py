@@ -63,7 +63,7 @@ def _restated(state: FlowState, event: events.FlowEvent) -> events.FlowEvent:
     run = state.run
     if not isinstance(event, events.NodeAttemptInterrupted) or run is None:
         return event
-    task = run.tasks.get((event.node, event.visit, event.item))
+    task = run.tasks.get(event.key)
     if task is None:
         return event
     then = then_after(run, task, event.reason)

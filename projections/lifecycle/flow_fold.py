@@ -76,7 +76,7 @@ class FlowLifecycleFold:
         event, run = record.event, self._state.run
         task = None
         if isinstance(event, TaskEvent) and run is not None:
-            task = run.tasks.get((event.node, event.visit, event.item))
+            task = run.tasks.get(event.key)
         phase, effect_id = (task.phase, task.effect_id) if task is not None else (None, "")
         self._state = after = extend(self._state, (record,))
         moment = _Moment(after.flow_id, after, record, position, phase, effect_id)

@@ -64,7 +64,7 @@ def _writing(state: FlowState) -> Writing:
 def _settles(event: Event) -> Place | None:
     match event:
         case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted() | NodeAttemptSuspended():
-            return event.node, event.visit, event.item
+            return event.key
         case _:
             return None
 

@@ -25,10 +25,10 @@ def verdict_on(effect_id: str) -> Callable[[stored.FlowEvent], str | None]:
     def said(event: stored.FlowEvent) -> str | None:
         match event:
             case stored.NodeAttemptStarted():
-                begun[event.node, event.visit, event.item] = event.effect_id
+                begun[event.key] = event.effect_id
                 return None
             case stored.NodeAttemptInterrupted() | stored.NodeAttemptCompleted() | stored.NodeAttemptFailed():
-                if begun.get((event.node, event.visit, event.item)) != effect_id:
+                if begun.get(event.key) != effect_id:
                     return None
                 # One that ran again, and is in doubt anew, asks for another verdict.
                 asks = isinstance(event, stored.NodeAttemptInterrupted) and event.then is NodeThen.PARK

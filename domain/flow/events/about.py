@@ -16,3 +16,8 @@ class TaskEvent(VisitEvent, frozen=True, kw_only=True):
     """An event about a visit as a whole, or about one item of a map, whose index is `item`."""
 
     item: Count | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int | None]:
+        """The key of its task, which tells it from all others of the execution."""
+        return self.node, self.visit, self.item
