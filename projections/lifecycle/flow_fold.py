@@ -74,9 +74,7 @@ class FlowLifecycleFold:
     def apply(self, record: Recorded[FlowEvent], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
         event, run = record.event, self._state.run
-        task = None
-        if isinstance(event, TaskEvent) and run is not None:
-            task = run.tasks.get(event.key)
+        task = run.tasks.get(event.key) if isinstance(event, TaskEvent) and run is not None else None
         phase, effect_id = (task.phase, task.effect_id) if task is not None else (None, "")
         self._state = after = extend(self._state, (record,))
         moment = _Moment(after.flow_id, after, record, position, phase, effect_id)
