@@ -62,10 +62,12 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""
-        for tool in self.tools:
-            if tool.name == name:
-                return tool
-        return None
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """The models that it asks in turn."""
+        return (self.model, *(each.model for each in (self.fallback.models if self.fallback is not None else ())))
 
     def switched(self, times: int = 1) -> "AgentSnapshot":
         """Return the agent as it goes on with a later of its models: with the form of that one, and those after it."""

@@ -188,9 +188,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
 
 def switches_to_its_model(execution: ExecutionFold, agent: AgentSnapshot) -> int:
     """Return which model of an agent the execution goes on with: the one that it asks; the first if there is none."""
-    later = agent.fallback.models if agent.fallback is not None else ()
-    asked, models = execution.agent.model.model, (agent.model, *(each.model for each in later))
-    places = [place for place, each in enumerate(models) if each.model == asked]
+    places = [place for place, each in enumerate(agent.models) if each.model == execution.agent.model.model]
     return execution.switched if execution.switched in places else next(iter(places), 0)
 
 

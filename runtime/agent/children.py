@@ -94,7 +94,7 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
     async def _limits(self, agent: AnyAgent, left: float | None) -> Limits | None:
         """Return the limits of the next segment; None when they are those that hold anyway, or there is none."""
         state = await self._look()
-        if state is not None and self._control.only_waits(state):
+        if state is not None and self._control.only_waits(state, agent):
             return None
         is_begun = state is not None and not (self._place.retry_key is not None and _failed(state))
         recorded = state.agent.limits if is_begun and state is not None and state.agent is not None else agent.limits

@@ -308,7 +308,7 @@ class SessionControl:
             refuse_context(agent, state, context)
             is_new = key is not None and key not in state.fold.keys
             is_said = context is not None and context != state.context
-            if not took_over and not (limits or error_policy or is_new or is_said) and self.only_waits(state):
+            if not took_over and not (limits or error_policy or is_new or is_said) and self.only_waits(state, agent):
                 return ()
             resume = AGENT.control.reopen(state, self._env.worker, took_over)
             if not isinstance(resume, Resume):
@@ -334,13 +334,16 @@ class SessionControl:
         resting = [below for below in suspended if below is not None]
         return await LookBelow.at(self._env, resting, version=state.version, segment=state.fold.segment + 1)
 
-    def only_waits(self, state: AgentState) -> bool:
+    def only_waits(self, state: AgentState, agent: AnyAgent) -> bool:
         """Tell whether a resume would only wait again: for the same person, or for a time that is far off."""
         now = max(self._env.clock.utc(), state.as_of)
         due = next_effects(state.at(now), now) if state.phase is Phase.WAITING else ()
+        has_its_model = state.agent is None or state.agent.model.model in [each.model for each in agent.snapshot.models]
         # A call that runs a session looks at that session when it goes on. Only then is it known whether that waits.
+        # Another model does not wait for a try of the one before.
+        looks = {"child"} if has_its_model else {"child", "retry"}
         return any(
-            isinstance(effect, KeepWaiting) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
+            isinstance(effect, KeepWaiting) and effect.kind not in looks and waits_for_somebody_else(effect, state, now)
             for effect in due
         )
 

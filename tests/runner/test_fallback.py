@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from pydantic import BaseModel
 
-from steptrail import AgentBuilder, ErrorPolicy
+from steptrail import Agent, AgentBuilder, ErrorPolicy
 from steptrail.domain.agent.events import (
     ExecutionResumed,
     ExecutionStarted,
@@ -189,6 +189,17 @@ async def test_an_agent_without_that_model_goes_on_with_its_first() -> None:
         assert (await trail.session("s").resume(plain)).output == "From the first."
         events = [each.event for each in await trail.session("s").events()]
     assert [e.changes for e in events if isinstance(e, ExecutionResumed)] == [("model",)]
+
+
+async def test_a_resume_with_another_model_does_not_wait_as_the_one_before_was_to() -> None:
+    def agent(model: ScriptedModel) -> Agent:
+        return AgentBuilder("clerk").with_model(model).with_error_policy(ErrorPolicy.retry_all(3)).build()
+
+    async with trail_of() as trail:
+        assert (await trail.run(agent(first(Limited("7200"))), "go", session="s")).status == "waiting"
+        assert (await trail.session("s").resume(agent(first("", "Too soon.")))).status == "waiting"
+        result = await trail.session("s").resume(agent(second("Hi.", behind=1)))
+    assert (result.status, result.output) == ("completed", "Hi.")
 
 
 async def test_a_strict_resume_after_a_switch_names_only_what_has_changed() -> None:
