@@ -4,6 +4,7 @@ import json
 import re
 from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -231,16 +232,17 @@ async def test_a_hostile_text_is_shown_as_it_is(opened: Opened) -> None:
     assert json.dumps(HOSTILE)[1:20] in said
 
 
-async def test_links_begin_where_the_application_is_mounted(inspected: Path) -> None:
+@pytest.mark.parametrize("where", ["/steptrail", "/50%25/a%3Fb%23c"])
+async def test_links_begin_where_the_application_is_mounted(inspected: Path, where: str) -> None:
     async with Steptrail.open(f"sqlite:///{inspected}", read_only=True) as trail:
-        app = Starlette(routes=[Mount("/steptrail", inspector(trail, authorize=everything))])
+        app = Starlette(routes=[Mount(unquote(where), inspector(trail, authorize=everything))])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
-            pages = [(await client.get(f"/steptrail{path}")).text for path in PAGES]
-            style = await client.get("/steptrail/static/own/inspector.css")
+            pages = [(await client.get(f"{where}{path}")).text for path in PAGES]
+            style = await client.get(f"{where}/static/own/inspector.css")
     places = {place for page in pages for place in re.findall(r'(?:href|src|action)="([^"]*)"', page)}
     assert style.status_code == 200
     assert len(places) > 50
-    assert [place for place in places if not place.startswith(("/steptrail/", "#"))] == []
+    assert [place for place in places if not place.startswith((f"{where}/", "#"))] == []
 
 
 async def test_a_record_that_cannot_be_read_is_named_and_what_is_before_it_is_shown(tmp_path: Path) -> None:

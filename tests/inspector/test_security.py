@@ -253,7 +253,7 @@ async def test_a_form_of_ours_is_taken_behind_a_proxy_that_names_another_host(op
     assert (answer.status_code, "Say why" in answer.text) == (422, True)  # it was read, and says too little
 
 
-@pytest.mark.parametrize("tenant", ["\u65e5\u672c", "a;b"])
+@pytest.mark.parametrize("tenant", ["\u65e5\u672c", "a;b", "50%", "a?b#c"])
 async def test_a_form_is_taken_wherever_the_application_is_mounted(tenant: str) -> None:
     async with trail_of() as trail:
         await trail.start(desk("Hello."), "Hi", session="s")

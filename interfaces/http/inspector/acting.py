@@ -65,7 +65,7 @@ class Acting(Answering):
         if not access.may_act:
             raise NotThere
         row = await self.row(request, access)
-        root, name = request.scope.get("root_path", ""), stream_name(row.stream)
+        root, name = quote(request.scope.get("root_path", "")), stream_name(row.stream)
         try:
             form = await read_form(request, access.user)
         except FormRefused as error:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError, stream_name
@@ -115,7 +116,7 @@ class Answering:
         may_act = status in _OF_PAGES and getattr(request.state, "form", None) is not None
         form: FormPass | None = request.state.form if may_act else None
         text = self.templates.get_template(template).render(
-            root=request.scope.get("root_path", ""),
+            root=quote(request.scope.get("root_path", "")),
             now=self.trail.clock.utc(),
             masking=self.masking,
             tag=tag,

@@ -55,7 +55,7 @@ class Place:
 
 def place_of(request: "Request", row: RunSummary) -> Place:
     """Return the page of a run that a request is for, or is about. Raises `NotThere` for no execution of it."""
-    root, name = request.scope.get("root_path", ""), quote(stream_name(row.stream), safe="")
+    root, name = quote(request.scope.get("root_path", "")), quote(stream_name(row.stream), safe="")
     number = number_of_path(request, "ordinal")
     if number is not None and not 1 <= number <= row.executions:
         raise NotThere
