@@ -11,6 +11,7 @@ from steptrail.infrastructure.views.generation import Erasures, Reached, ViewPro
 
 _SECOND = 1_000_000
 _MILLION = 1_000_000
+_GENERATION = 7
 
 
 def book(since: int | None, *, name: str = "runs", version: int = 2) -> ViewProgress:
@@ -30,22 +31,23 @@ class Kept:
     ) -> None:
         self.anew, self.now, self._books = list[int](), 0, books
         self.may_stop: Set[str] = frozenset()
+        self.instead_of: int | None = None
         monkeypatch.setattr("steptrail.infrastructure.views.counting_anew.asyncio.sleep", self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.now += round(seconds * _SECOND)
 
     async def go(self, seconds: int, error: Exception | None = None) -> None:
-        async def rebuild(may_stop: Set[str]) -> None:
+        async def rebuild(may_stop: Set[str], instead_of: int) -> None:
             self.anew.append(self.now)
-            self.may_stop = may_stop
+            self.may_stop, self.instead_of = may_stop, instead_of
             if error is not None:
                 raise error
 
-        async def books() -> Sequence[ViewProgress]:
+        async def books() -> tuple[Sequence[ViewProgress], int, int]:
             if self.now > seconds * _SECOND:
                 raise asyncio.CancelledError
-            return self._books(self.anew, self.now)
+            return self._books(self.anew, self.now), _GENERATION, 0
 
         with pytest.raises(asyncio.CancelledError):
             await keep_exact(books, rebuild, {"runs": 2, "own": 1}, lambda: self.now)
@@ -71,11 +73,13 @@ async def test_a_clock_that_is_behind_has_nothing_counted_anew_more_often(monkey
     assert len(kept.anew) == 10
 
 
-async def test_only_a_projection_that_has_stopped_already_may_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_a_projection_that_has_stopped_already_may_stop_in_the_generation_that_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stopped = book(None, name="own", version=1)._replace(error_position=7, error="bad")
     kept = Kept(monkeypatch, lambda anew, now: [book(0), stopped])
     await kept.go(1_500)
-    assert kept.may_stop == {"own"}
+    assert (kept.may_stop, kept.instead_of) == ({"own"}, _GENERATION)
 
 
 async def test_nothing_is_counted_anew_where_nothing_was_erased(monkeypatch: pytest.MonkeyPatch) -> None:
