@@ -24,7 +24,7 @@ class Present:
     """Finds the generation of a series that readers look at, with the tables of some projections."""
 
     def __init__(self, series: Series, projections: Sequence[Projection[Any]], faces: Sequence[Face]) -> None:
-        self._series, self._projections, self._faces = series, projections, faces
+        self._series, self._projections, self.faces = series, projections, faces
         self.names = {(each.name, each.version) for each in projections}
 
     def generation(self) -> Generation:
@@ -36,7 +36,7 @@ class Present:
             try:
                 self._prepare(made, {})
                 # Before anything is counted, so that those who ask in SQL find the views.
-                if self._series.point_at(made.number, self._faces, is_first=True):
+                if self._series.point_at(made.number, self.faces, is_first=True):
                     return made
             except StoreError:
                 if not tries_left or made.number in self._series.sizes():

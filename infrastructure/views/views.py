@@ -10,7 +10,7 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from operator import methodcaller
@@ -275,21 +275,14 @@ class Views:
             present = await self._in(self._rebuilding, self.series.current)
             if instead_of not in (None, present):
                 raise PlaceMoved  # somebody else has rebuilt between the caller's look and our lease
-            ours, _ = self._faces[0]
-            try:
-                seen = partial(self.series.face, present or 0, ours.name)
-                face = 0 if present is None else await self._in(self._rebuilding, seen)
-                pruned = {} if whole else await self._if_there(Generation.pruned) or {}
-            except StoreDamaged as error:
-                _log.warning("%s; what was pruned is in them again", error)
-                face, pruned = 0, {}
-            if face > ours.version:
-                raise StoreTooNew(
-                    "the read models are those of a newer version of Steptrail: rebuild them with that one"
-                )
-            generation = await self._in(self._rebuilding, partial(self._present.begun, pruned, present))
+            marks = await self._pruned_of(present)
+            generation = await self._in(self._rebuilding, partial(self._present.begun, {} if whole else marks, present))
             try:
                 await self._fill(generation, may_stop)
+                self._reach("before-switch")
+                if await self._pruned_of(present) != marks:
+                    raise PlaceMoved  # we stood still past our lease, and somebody has pruned meanwhile
+                await self._in(self._rebuilding, partial(self.series.point_at, generation.number, self._present.faces))
             except BaseException as error:
                 await self._in(self._rebuilding, partial(self._present.give_up, generation, error))
                 raise
@@ -297,7 +290,7 @@ class Views:
             return generation.number
 
     async def _fill(self, generation: Generation, may_stop: Set[str]) -> None:
-        """Count the whole log in a new generation, and have readers look at it."""
+        """Count the whole log in a new generation."""
         projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
         for projector in projectors:
             await projector.begin()
@@ -305,10 +298,23 @@ class Views:
         await self._in(self._rebuilding, partial(generation.analyze, self._projections))
         for projector in projectors:
             await self._to_the_end(projector, may_stop)
-        self._reach("before-switch")
-        await self._in(
-            self._rebuilding, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
-        )
+
+    async def _pruned_of(self, present: int | None) -> Mapping[str, int]:
+        """Return up to which instants the `present` generation was pruned, by the names of projections.
+
+        Raises `StoreTooNew` where readers are given the views of a newer version.
+        """
+        ours, _ = self._faces[0]
+        try:
+            seen = partial(self.series.face, present or 0, ours.name)
+            face = 0 if present is None else await self._in(self._rebuilding, seen)
+            pruned = await self._if_there(Generation.pruned) or {}
+        except StoreDamaged as error:
+            _log.warning("%s; what was pruned is in them again", error)
+            return {}
+        if face > ours.version:
+            raise StoreTooNew("the read models are those of a newer version of Steptrail: rebuild them with that one")
+        return pruned
 
     @asynccontextmanager
     async def kept_going(self) -> AsyncGenerator[None]:
@@ -335,9 +341,8 @@ class Views:
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""
-        self._threads.shutdown(wait=False)
-        self._readers.shutdown(wait=False)
-        self._rebuilding.shutdown(wait=False)
+        for threads in (self._threads, self._readers, self._rebuilding):
+            threads.shutdown(wait=False)
         await beside_the_loop(self.series.close, name="steptrail-views")
 
     async def _of_present(

@@ -283,3 +283,30 @@ async def test_questions_do_not_wait_for_a_rebuild_of_the_same_process_that_wait
         assert await rebuilding == 2
         await views.catch_up()
         assert await rows(views, TOTALS) == [("odd", 2, 4)]
+
+
+@pytest.mark.parametrize("point", ["page-read", "before-switch"])
+async def test_a_rebuild_that_stood_still_past_its_lease_leaves_out_what_others_have_pruned_meanwhile(
+    postgres_server: PostgresServer, postgres_store_url: str, point: str
+) -> None:
+    passed = list[str]()
+
+    async def pruned() -> None:
+        async with viewed(postgres_store_url, Ageing()) as (_, others):
+            assert await others.prune(AT + 10) == 6
+
+    def stand_still(reached: str) -> None:
+        if reached == point and not passed:
+            passed.append(reached)
+            postgres_server.execute("DELETE FROM steptrail.leases", database=postgres_store_url.rpartition("/")[2])
+            elsewhere(pruned)
+
+    async with viewed(postgres_store_url, Ageing()) as (store, views):
+        for number in range(3):
+            await note(store, f"agent:{number}", number, 1, 0)
+        await views.catch_up()
+    async with viewed(postgres_store_url, Ageing(), reach=stand_still) as (_, views):
+        await views.rebuild()
+        assert passed
+        assert await views.old(AT + 10) == 0
+        assert await views.verify() == []
