@@ -54,10 +54,14 @@ def _agent(drawn: AnAgent, world: Outside, name: str) -> Agent[Any]:
     script: list[Reply] = [
         calls(*[(tools[at].spec.name, {"prompt": "go"} if isinstance(drawn.parts[at], AnAgent) else {}) for at in turn])
         if turn
-        else RuntimeError("no line")
+        else ConnectionError("no line")
         for turn in drawn.turns
     ]
-    builder = AgentBuilder(name).with_model(ScriptedModel([*script, *[say(f"{name} says so")] * 50]))
+    answers = [say(f"{name} says so")] * 50
+    builder = AgentBuilder(name).with_model(ScriptedModel([*script, *answers]))
+    if drawn.after is not None:
+        told = [answers[0] if isinstance(reply, Exception) else reply for reply in script]
+        builder.with_fallback(ScriptedModel([*told, *answers], name="scripted-2"), after=drawn.after)
     builder.with_error_policy(drawn.policy).with_limits(drawn.limits).with_prices(PRICES)
     return builder.with_tools(*tools).build() if tools else builder.build()
 

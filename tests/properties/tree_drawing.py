@@ -55,13 +55,17 @@ class Below(_Shown):
 
 @dataclass(frozen=True, repr=False)
 class AnAgent(_Shown):
-    """An agent whose turns name its tools by their places in `parts`. An empty turn is a model that fails."""
+    """An agent whose turns name its tools by their places in `parts`. An empty turn is a model that fails.
+
+    With `after` another model, which never fails, is asked once that many steps in a row have failed so.
+    """
 
     parts: tuple["Part", ...]
     turns: tuple[tuple[int, ...], ...]
     policy: ErrorPolicy = _TELLS
     limits: Limits = _LEAVES
     below: Below = Below()
+    after: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,4 +167,4 @@ def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAg
     turns = tuple(draw(st.lists(some, min_size=1, max_size=2)))
     if levels == 3:
         turns = ((len(parts) - 1,), *turns)
-    return AnAgent(parts, turns, draw(_policies), draw(limits), below)
+    return AnAgent(parts, turns, draw(_policies), draw(limits), below, draw(st.sampled_from([None, 1, 2])))
