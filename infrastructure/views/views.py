@@ -211,7 +211,6 @@ class Views:
         A caller that is cancelled ends the question. Raises `QueryRefused` for one that is not understood, does not
         only read the views, or takes longer than `seconds`.
         """
-        await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
             as_of = shown_as_of(statements, text, *self._faces[0], self._own)
@@ -275,13 +274,13 @@ class Views:
             present = await self._in(self._rebuilding, self.series.current)
             if instead_of not in (None, present):
                 raise PlaceMoved  # somebody else has rebuilt between the caller's look and our lease
-            marks = await self._pruned_of(present)
+            marks, _ = kept = await self._kept(present)
             generation = await self._in(self._rebuilding, partial(self._present.begun, {} if whole else marks, present))
             try:
                 await self._fill(generation, may_stop)
                 self._reach("before-switch")
-                if await self._pruned_of(present) != marks:
-                    raise PlaceMoved  # we stood still past our lease, and somebody has pruned meanwhile
+                if await self._kept(present) != kept:
+                    raise PlaceMoved  # a projection that we do not have was begun, or rows were pruned past our lease
                 await self._in(self._rebuilding, partial(self.series.point_at, generation.number, self._present.faces))
             except BaseException as error:
                 await self._in(self._rebuilding, partial(self._present.give_up, generation, error))
@@ -299,8 +298,8 @@ class Views:
         for projector in projectors:
             await self._to_the_end(projector, may_stop)
 
-    async def _pruned_of(self, present: int | None) -> Mapping[str, int]:
-        """Return up to which instants the `present` generation was pruned, by the names of projections.
+    async def _kept(self, present: int | None) -> tuple[Mapping[str, int], Set[tuple[str, int]]]:
+        """Return up to which instants the `present` generation was pruned, by projections, and those of others in it.
 
         Raises `StoreTooNew` where readers are given the views of a newer version.
         """
@@ -309,12 +308,13 @@ class Views:
             seen = partial(self.series.face, present or 0, ours.name)
             face = 0 if present is None else await self._in(self._rebuilding, seen)
             pruned = await self._if_there(Generation.pruned) or {}
+            others = {each[:2] for each in await self._books()} - self._present.names
         except StoreDamaged as error:
             _log.warning("%s; what was pruned is in them again", error)
-            return {}
+            return {}, set()
         if face > ours.version:
             raise StoreTooNew("the read models are those of a newer version of Steptrail: rebuild them with that one")
-        return pruned
+        return pruned, others
 
     @asynccontextmanager
     async def kept_going(self) -> AsyncGenerator[None]:

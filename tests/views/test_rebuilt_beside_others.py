@@ -13,11 +13,13 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.runs_view.tables import TAGS
+from steptrail.testing import ManualClock
 from steptrail.testing.store_samples import AT
 from tests.harness.postgres_server import PostgresServer
 from tests.views.ageing import Ageing
 from tests.views.counting import STREAMS, TOTALS, note
 from tests.views.kit import desk, elsewhere, rows, viewed
+from tests.views.test_erased import KEPT, Beside
 
 _TAGGED = f"SELECT value FROM {TAGS.name}"  # noqa: S608
 
@@ -121,6 +123,38 @@ async def test_a_prune_that_stood_still_past_its_lease_goes_on_in_what_others_ha
         assert passed
         assert await views.old(AT + 10) == 0
         assert await views.verify() == []
+
+
+async def test_what_is_counted_anew_beside_takes_no_rows_of_a_projection_that_another_process_has_begun_meanwhile(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.counting_anew._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("steptrail.infrastructure.views.counting_anew._AT_ONCE", 0)
+    clock, was_reached = ManualClock(), asyncio.Event()
+
+    async def count_with_a_new_one() -> None:
+        async with viewed(store_url, own=(Beside(),)) as (_, deployed):
+            await deployed.catch_up()
+
+    def deploy(reached: str) -> None:
+        if reached == "before-switch" and not was_reached.is_set():
+            elsewhere(count_with_a_new_one)
+            was_reached.set()
+
+    async with viewed(store_url, clock=clock, reach=deploy) as (store, views), asyncio.timeout(60):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:b", 2)
+        await views.catch_up()
+        await store.erase({"agent:a": 1}, at=clock.utc(), by="ana", reason="test")
+        await views.catch_up()
+        clock.advance(1)
+        async with views.kept_going():
+            await was_reached.wait()
+            while len(views.series.sizes()) > 1 and (await views.present()).number == 1:
+                await asyncio.sleep(0.01)
+        async with viewed(store_url, own=(Beside(),)) as (_, deployed):
+            assert (await deployed.present()).number == 1
+            assert await rows(deployed, KEPT) != []
 
 
 async def test_whoever_makes_the_first_read_models_goes_on_where_a_rebuild_has_removed_them(
