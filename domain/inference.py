@@ -103,6 +103,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     call is followed by its result. `timeout` is the time that the run has left, in seconds; None for no limit.
     `output_mode` is the way in which this call asks for an answer in the form `output`; both are None if it asks for
     text. In `tool`, the tool of the answer is among `tools`.
+    `opening` is the number of messages at the beginning that are the same at each call of the agent, and `tail` that of
+    those at the end that are shown at this call only.
     `call_index` is the number of model calls of the session that have ended. A scripted model finds its place by it.
     """
 
@@ -115,3 +117,5 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     call_index: int = 0
     output: OutputSpec | None = None
     output_mode: OutputMode | None = None
+    opening: int = 0
+    tail: int = 0

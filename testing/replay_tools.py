@@ -19,6 +19,7 @@ from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedCall, RecordedRun
+from steptrail.testing.replay_instructions import ReplayedInstructions
 from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
 from steptrail.testing.replay_output import ReplayedOutput
 
@@ -35,7 +36,16 @@ def replayed(
     output = ReplayedOutput(agent.output, recording) if agent.output is not None else None
     resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None
     tools = replay_tools(agent, recording, live=live)
-    return replace(agent, model=first, fallback=tuple(later), tools=tools, output=output, resources=resources)
+    instructions = ReplayedInstructions(agent.instructions, recording)
+    return replace(
+        agent,
+        model=first,
+        fallback=tuple(later),
+        tools=tools,
+        output=output,
+        resources=resources,
+        instructions=instructions,
+    )
 
 
 def _unopened(recording: Recording) -> dict[int, str]:

@@ -80,6 +80,7 @@ def conclude(
             return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
         case (
             effects.RunHooks()
+            | effects.ResolveInstructions()
             | effects.CallModel()
             | effects.JudgeAnswer()
             | effects.RunCalls()

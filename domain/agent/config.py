@@ -8,6 +8,7 @@ from msgspec import structs
 from steptrail.domain.base import Settings
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import ModelInfo, ToolChoice
+from steptrail.domain.instructions import InstructionsSpec
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputSpec
@@ -39,6 +40,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     before the input that is being answered. `output` is the form in which it answers; None for an agent that answers in
     text. `context` is the type of what is said of each run, and `resources` is the name of the function that opens
     things for one; None when it has none. `fallback` has the models after `model`; None when none is left.
+    `instructions` are written by functions while a run goes on.
     """
 
     name: str
@@ -59,6 +61,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     context: ContextSpec | None = None
     resources: str | None = None
     fallback: FallbackSpec | None = None
+    instructions: tuple[InstructionsSpec, ...] = ()
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""

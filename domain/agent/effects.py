@@ -53,6 +53,13 @@ class ScheduleToolRetry(Struct, frozen=True):
     position: int
 
 
+class ResolveInstructions(Struct, frozen=True):
+    """Ask the functions of these instructions, and record the texts that changed and the start of the step."""
+
+    step: int
+    names: tuple[str, ...]
+
+
 class StartInference(Struct, frozen=True):
     """Build the request and record that the model is about to be called."""
 
@@ -110,6 +117,7 @@ Effect = (
     | TakeDecision
     | ScheduleRetry
     | ScheduleToolRetry
+    | ResolveInstructions
     | StartInference
     | CallModel
     | JudgeAnswer

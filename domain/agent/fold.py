@@ -68,7 +68,8 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     `usage` includes the bill of the sessions below this one, and `usage_below` is that part. `rejections` counts the
     answers in a row that were rejected. `answer_due` says that the next model call is the one of `OutputMode.LAST` that
     asks for the answer. `context` is what was said of the run. `agent` is the agent as it goes on by now, and
-    `switched` says how many of its models were passed over. `switches` are the events that say why.
+    `switched` says how many of its models were passed over. `switches` are the events that say why. `instructed` has
+    the names of the instructions whose functions were asked before its newest step.
     """
 
     input: Message | None
@@ -96,6 +97,7 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     rejections: int = 0
     answer_due: bool = False
     context: JsonValue = None
+    instructed: tuple[str, ...] = ()
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Add a bill: the tokens, and the part of them for each model, as far as the models are known."""
@@ -114,7 +116,7 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
 
     `withdrawn` holds the indices of messages that are no longer shown to a model: answers that were given up when a
     retry began, or when an agent went on that answers in another form. `models_before` is what the executions before
-    this one were billed, by model.
+    this one were billed, by model. `instructions` are the newest texts by the name of their function.
     """
 
     phase: Phase = Phase.ABSENT
@@ -128,6 +130,7 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     usage: Usage = Usage()
     models_before: tuple[ModelUsage, ...] = ()
     withdrawn: tuple[int, ...] = ()
+    instructions: dict[str, str] = {}
     step: StepFold | None = None
 
     @property

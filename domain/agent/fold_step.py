@@ -30,6 +30,13 @@ def _step_started(fold: SessionFold, event: stored.StepStarted, at: int) -> None
             fold.say(Message.user(ASKED_IN_THE_END), MessageOrigin(at, fold.executions, output=True))
         fold.execution.retry = None
         fold.execution.unanswered = False
+        fold.execution.instructed = tuple(spec.name for spec in fold.execution.agent.instructions)
+
+
+@STEP_HANDLERS.of(stored.InstructionsResolved)
+def _instructions_resolved(fold: SessionFold, event: stored.InstructionsResolved, at: int) -> None:
+    texts = {name: text for name, text in fold.instructions.items() if name != event.name}
+    fold.instructions = {**texts, event.name: event.text} if event.text else texts
 
 
 @STEP_HANDLERS.of(stored.InferenceStarted)

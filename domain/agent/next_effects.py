@@ -17,6 +17,7 @@ from steptrail.domain.agent.effects import (
     Effect,
     KeepWaiting,
     Record,
+    ResolveInstructions,
     RunCalls,
     RunHooks,
     ScheduleRetry,
@@ -33,6 +34,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import outlasts_the_run
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.instructions import InstructionsTime
 
 
 def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
@@ -98,8 +100,8 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
 
 def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     step = len(execution.steps)
-    if execution.stop_request is not None:
-        # The request came after the decision. Another decision is taken, so that no step starts after a stop.
+    if execution.stop_request is not None or execution.votes:
+        # A stop was asked for after the decision, or instructions failed. So another decision is taken before a step.
         return TakeDecision(step, DecisionPhase.BOUNDARY)
     if (pause := _pause(state, execution, now)) is not None:
         return pause
@@ -113,7 +115,15 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect
     if due_at > state.fold.updated_at:
         wait = WaitStarted(kind="retry", until=due_at)
         return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
+    if due := _instructions_due(execution):
+        return ResolveInstructions(step + 1, due)
     return Record((StepStarted(number=step + 1),))
+
+
+def _instructions_due(execution: ExecutionFold) -> tuple[str, ...]:
+    """Return the names of the instructions that are asked for before the next step."""
+    asked, specs = execution.instructed, execution.agent.instructions
+    return tuple(spec.name for spec in specs if spec.every is InstructionsTime.STEP or spec.name not in asked)
 
 
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:

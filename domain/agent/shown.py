@@ -15,6 +15,7 @@ from steptrail.domain.copies import own
 _COPIED = (
     "context",
     "current_step",
+    "instructions",
     "last_continuation_outcome",
     "messages",
     "metadata",

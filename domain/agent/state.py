@@ -4,7 +4,7 @@ All its values are folded from events. Criteria and hooks read it. Only an event
 with the methods of `HookedState`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
@@ -218,6 +218,11 @@ class AgentState(StreamState[SessionFold]):
     def switches(self) -> tuple[ModelSwitched, ...]:
         """The switches of that execution to other models."""
         return self._fold.execution.switches if self._fold.execution else ()
+
+    @property
+    def instructions(self) -> Mapping[str, str]:
+        """The newest texts of the agent's instructions, by the name of their function. An empty one is left out."""
+        return self._fold.instructions
 
     @property
     def model_usage(self) -> tuple[ModelUsage, ...]:

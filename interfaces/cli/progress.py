@@ -13,7 +13,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import because, changed_by, how_it_stopped
+from steptrail.interfaces.cli.summaries import because, changed_by, how_it_stopped, words_of
 from steptrail.projections.rendering import many, why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
@@ -121,6 +121,8 @@ class Progress:
                 return (f"  {self._asked.get(approval, 'a call')} not run: nobody approved it in time",)
             case stored.AnswerRejected(problems=problems):
                 return (f"  answer rejected: {'; '.join(map(str, problems))}",)
+            case stored.InstructionsResolved():
+                return (f"instructions {words_of(event)}",)
             case stored.ToolCallBlocked(position=position, reason=reason, hook=hook):
                 return (f"  {self._name(position)} blocked by {hook}: {reason}",)
             case stored.ToolCallCancelled(position=position, reason=reason):

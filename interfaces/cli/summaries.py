@@ -117,6 +117,8 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
             return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
         case stored.InferenceRequestAmended(hook=hook):
             return f"by {hook}"
+        case stored.InstructionsResolved(name=name, text=text):
+            return f"{name}: {text or 'none'}"
         case stored.UsageRecorded(hook=hook, usage=usage):
             return f"{many(usage.total, 'token')}, by {hook}"
         case stored.ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):

@@ -30,6 +30,7 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
     stored.ApprovalRequested,
     stored.EvaluationsRecorded,
     stored.InferenceRequestAmended,
+    stored.InstructionsResolved,
     stored.MetadataChanged,
     stored.ModelSwitched,
     stored.PauseRequested,

@@ -81,6 +81,6 @@ def _used(run: RunMemory, event: stored.UsageRecorded, moment: RunMoment) -> Non
     run.own.add(event.usage, event.usage.models)
 
 
-@AGENT_RUN_HANDLERS.of(stored.MessagesAppended, stored.InferenceRequestAmended)
+@AGENT_RUN_HANDLERS.of(stored.MessagesAppended, stored.InferenceRequestAmended, stored.InstructionsResolved)
 def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: it is content."""

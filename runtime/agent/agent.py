@@ -33,6 +33,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.instructions import Instructions
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.resources import checked_opener, name_of
 from steptrail.runtime.agent.tool_port import RunnableTool, wanted_by
@@ -89,6 +90,7 @@ class Agent(Generic[OutputT_co, ContextT]):
     fallback: tuple[ModelDriver, ...] = ()
     switches_on: tuple[ErrorType, ...] = SWITCHING
     switches_after: int = 2
+    instructions: Instructions = field(default_factory=Instructions)
 
     @property
     def models(self) -> tuple[ModelDriver, ...]:
@@ -122,6 +124,7 @@ class Agent(Generic[OutputT_co, ContextT]):
                 context=self.context.spec if self.context is not None else None,
                 resources=name_of(self.resources) if self.resources is not None else None,
                 fallback=self._fallback(),
+                instructions=self.instructions.specs,
                 hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
             )
             # What people gave is copied and checked as it will be stored, down to the text of each message.
@@ -135,7 +138,7 @@ class Agent(Generic[OutputT_co, ContextT]):
         told = {**content, "below": self.digest}
         told = {name: value for name, value in told.items() if name not in {"fingerprint", "locator"}}
         # An agent without these is the same as before there were any.
-        told = {name: value for name, value in told.items() if value is not None or name not in _LATER}
+        told = {name: value for name, value in told.items() if value or name not in _LATER}
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
 
@@ -156,8 +159,8 @@ class Agent(Generic[OutputT_co, ContextT]):
         return replace(self, resources=checked_opener(resources))
 
 
-_LATER = frozenset({"below", "context", "fallback", "output", "resources"})
-"""The fields of a snapshot that the fingerprint leaves out when they are None."""
+_LATER = frozenset({"below", "context", "fallback", "instructions", "output", "resources"})
+"""The fields of a snapshot that the fingerprint leaves out when the agent has none."""
 
 AnyAgent: TypeAlias = Agent[Any, Any]
 """An agent, in whatever type it answers and whatever is said of its runs."""

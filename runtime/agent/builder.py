@@ -16,6 +16,7 @@ from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice, ToolChoiceName
+from steptrail.domain.instructions import InstructionsPlaceName, InstructionsTimeName
 from steptrail.domain.kernel.given import a_flag, a_kind_of, a_row, a_text, a_whole, one_of
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.fallback import SWITCHING
@@ -24,6 +25,7 @@ from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent.agent import Agent, criteria_for, refuse_other_means
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.instructions import Instructions, InstructionsFunction
 from steptrail.runtime.agent.output import OutputModeName, TypedOutput, Validator
 from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.agent.tool_port import RunnableTool
@@ -61,6 +63,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         self._switches_on, self._switches_after = SWITCHING, 2
         self._tools: dict[str, RunnableTool] = {}
         self._system_prompt: str | None = None
+        self._instructions = Instructions()
         self._examples: tuple[Message, ...] = ()
         self._tool_choice = ToolChoice.AUTO
         self._parallel_tool_calls: bool | None = None
@@ -102,6 +105,24 @@ class AgentBuilder(Generic[OutputT, ContextT]):
     def with_system_prompt(self, prompt: str) -> Self:
         """Set the system prompt; it is trimmed, and an empty one is no prompt."""
         self._system_prompt = a_text(prompt, f"agent {self._name!r}: the system prompt").strip() or None
+        return self
+
+    def with_instructions(
+        self,
+        function: InstructionsFunction,
+        *,
+        every: InstructionsTimeName = "execution",
+        at: InstructionsPlaceName = "system",
+        name: str = "",
+    ) -> Self:
+        """Add instructions that a function of the state writes, before each execution or `every` step; None for none.
+
+        They stand `at` the end of what the `system` says, or at the `tail` of the request, behind the conversation. A
+        text is recorded when it has changed. A function that raises stops the run. `name` is the one in the log.
+        Raises `ConfigurationError` for anything but a function of one argument.
+        """
+        whose = f"agent {self._name!r}"
+        self._instructions = self._instructions.with_function(function, every=every, at=at, name=name, whose=whose)
         return self
 
     def with_examples(self, *messages: Message) -> Self:
@@ -305,6 +326,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
             model=self._model,
             tools=dict(self._tools),
             system_prompt=self._system_prompt,
+            instructions=self._instructions,
             examples=self._examples,
             tool_choice=self._tool_choice,
             parallel_tool_calls=self._parallel_tool_calls,

@@ -16,13 +16,14 @@ from steptrail.domain.agent.effects import (
     Effect,
     JudgeAnswer,
     KeepWaiting,
+    ResolveInstructions,
     RunCalls,
     RunHooks,
     ScheduleToolRetry,
     StartInference,
     TakeDecision,
 )
-from steptrail.domain.agent.events import AgentEvent, HooksRan, ToolExecutionStarted
+from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan, StepStarted, ToolExecutionStarted
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -32,20 +33,22 @@ from steptrail.domain.shared.resources import wait_for_resources
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
-from steptrail.runtime.agent.deadline import seconds_left
+from steptrail.runtime.agent.deadline import EARLY_SECONDS, seconds_left
 from steptrail.runtime.agent.inference import Inference
+from steptrail.runtime.agent.instructions import Instructions, failed_instructions
 from steptrail.runtime.agent.judges import judges_of, tell_conclusions
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.request import Requests
-from steptrail.runtime.agent.resources import NeverOpened, OpenResources
+from steptrail.runtime.agent.resources import PATIENCE, NeverOpened, OpenResources
 from steptrail.runtime.agent.tool_calls import ToolCalls
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.log_context import LogPlace, log_place, logged_at
 from steptrail.runtime.kernel.news import wait_for_news
+from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 
-_NEED_AN_AGENT = (StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
-_NEED_RESOURCES = (RunHooks, StartInference, CallModel, JudgeAnswer, RunCalls)
+_NEED_AN_AGENT = (ResolveInstructions, StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
+_NEED_RESOURCES = (RunHooks, ResolveInstructions, StartInference, CallModel, JudgeAnswer, RunCalls)
 
 
 def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> bool:
@@ -126,6 +129,9 @@ class Runner:
         match effect:
             case RunHooks():
                 await self._run_hooks(effect)
+            case ResolveInstructions() if self._agent is not None:
+                if await journal.flush():
+                    await self._instruct(self._agent.instructions, effect)
             case CallModel() if self._inference is not None:
                 if await journal.flush():
                     await self._inference.call(effect)
@@ -183,6 +189,32 @@ class Runner:
         )
         self._reach("after-hooks")
         self._journal.record(*events)
+
+    async def _instruct(self, instructions: Instructions, due: ResolveInstructions) -> None:
+        state, seen, left = self._journal.state, self._journal.committed.version, seconds_left(self._journal.state)
+        # A limit on time that is over by then decides, and not the microsecond in which a timer fires.
+        within = None if left is None else left + EARLY_SECONDS
+        self._reach("before-hooks")
+        ended = list[tuple[AgentEvent, ...] | Cut | Deaf | Exception]()
+        asking = instructions.resolve(state, due.names, self._means, within)
+        self._flight.begin("instructions", asking, ended.append, patience=PATIENCE, at_most=within)
+        await self._flight.land()
+        self._reach("after-hooks")
+        match ended[0]:
+            case Cut():
+                return
+            case Deaf():
+                late = TimeoutError("it did not end in time, nor when it was cancelled")
+                changed: tuple[AgentEvent, ...] = (failed_instructions(state, ", ".join(due.names), late),)
+            case Exception() as error:
+                raise error
+            case changed:
+                pass
+        self._journal.record(*changed)
+        # After a command that came meanwhile the machine is asked anew, and so it is for a decision after a failure.
+        failed = any(isinstance(event, EvaluationsRecorded) for event in changed)
+        if not failed and self._journal.committed.version == seen:
+            self._journal.record(StepStarted(number=due.step))
 
     async def _judge(self, output: AgentOutput[Any]) -> None:
         state = self._journal.state

@@ -6,7 +6,7 @@ which is all that is stored of it, is carried on from call to call.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import overload
 
 import msgspec
@@ -20,6 +20,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
 from steptrail.domain.compact_json import compact_json
 from steptrail.domain.inference import ModelRequest, ToolChoice
+from steptrail.domain.instructions import instructing
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
@@ -33,6 +34,7 @@ class Requests:
     def __init__(self) -> None:
         self._agent: AgentSnapshot | None = None
         self._opening: tuple[Message, ...] = ()
+        self._instructions: tuple[Message, ...] = ()
         self._digest = _Digest()
         self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
         self._newest: tuple[int, ModelRequest] | None = None
@@ -52,12 +54,15 @@ class Requests:
     def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
         fold = state.fold
-        if agent is not self._agent:
+        instructions, tail = instructing(agent.instructions, fold.instructions)
+        if agent is not self._agent or instructions != self._instructions:
             # Another agent may begin with as many other messages: the hash of the old ones is of no use.
             self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
+            self._instructions = instructions
             self._offered = self._earlier = None
         step = fold.step
-        messages: list[Sequence[Message]] = [self._opening, *self._said(state, agent)]
+        messages: list[Sequence[Message]] = [self._opening, instructions, *self._said(state, agent), tail]
+        lasting = len(messages) - 1
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
         for amended in step.amendments if step else ():
             messages.append(amended.extra_messages)
@@ -71,6 +76,8 @@ class Requests:
             tool_choice=choice if tools else ToolChoice.NONE,
             parallel_tool_calls=parallel,
             call_index=fold.inferences,
+            opening=len(self._opening),
+            tail=sum(map(len, messages[lasting:])),
         )
         if agent.output is not None:
             request = self._with_output(request, agent.output, state)
@@ -262,22 +269,23 @@ class _Digest:
 
     def of(self, request: ModelRequest) -> str:
         """Return the digest of a request in hexadecimal."""
-        self._catch_up(request.messages)
+        lasting = len(request.messages) - request.tail
+        self._catch_up(request.messages, lasting)
         whole = self._hash.copy()
+        whole.update(b"".join(_encoded(request.messages, lasting)))
         whole.update(self._settings(request.tools, request.tool_choice, request.parallel_tool_calls))
         if request.output is not None:
             whole.update(self._output(request.output))
         return whole.hexdigest()
 
-    def _catch_up(self, messages: Sequence[Message]) -> None:
+    def _catch_up(self, messages: Sequence[Message], count: int) -> None:
         # Messages are immutable and shared, so the last one known tells whether the prefix still stands.
-        count = len(messages)
         if self._known > count or (self._known and messages[self._known - 1] is not self._last):
             self._hash, self._known = hashlib.sha256(), 0
         if self._known == count:
             return
-        self._hash.update(b"".join(_encoded(messages, self._known)))
-        self._known, self._last = count, messages[-1]
+        self._hash.update(b"".join(islice(_encoded(messages, self._known), count - self._known)))
+        self._known, self._last = count, messages[count - 1]
 
     def _output(self, output: OutputSpec) -> bytes:
         """Return the form of the answer as JSON. What is no part of the request is left out."""

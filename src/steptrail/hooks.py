@@ -24,6 +24,7 @@ from steptrail.domain.hooks.state import CHANGES, CurrentExecution, HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.runtime.agent.builder import Capability
 from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.instructions import InstructionsState
 from steptrail.runtime.agent.self_critic import Critique, Judge, SelfCritic
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "HookStack",
     "HookState",
     "HookType",
+    "InstructionsState",
     "Judge",
     "Next",
     "SelfCritic",

@@ -18,6 +18,7 @@ from steptrail.continuation import (
     StopReason,
 )
 from steptrail.domain.agent.snapshot import FORMAT
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.errors import Backoff
@@ -147,6 +148,25 @@ async def switched(clock: HandClock) -> Steptrail:
     second = ScriptedModel(["", "", call("look", what="a"), "Done."], name="second")
     agent = building([TimeoutError("too slow")] * 2).with_fallback(second).build()
     await trail.run(agent, "Look", session=SESSION, on_commit=clock.sit_out)
+    return trail
+
+
+async def instructed(clock: HandClock) -> Steptrail:
+    """Instructions that change, stay, and go; and at last their function fails."""
+
+    def left(state: AgentState) -> str | None:
+        return (f"You have {2 - state.step_count // 2} looks left.", None)[state.step_count // 4]
+
+    async def mood(state: AgentState) -> str:
+        if state.step_count == 5:
+            raise LookupError("no mood today")
+        return "Be kind."
+
+    trail = first(clock)
+    agent = building([call("look", what=each) for each in "abcdef"])
+    agent.with_instructions(left, every="step", at="tail", name="left")
+    agent.with_instructions(mood, every="step", name="mood")
+    await trail.run(agent.build(), "Look around", session=SESSION)
     return trail
 
 
@@ -326,6 +346,7 @@ STORIES: dict[str, Story] = {
     "out-of-time": out_of_time,
     "typed": typed,
     "switched": switched,
+    "instructed": instructed,
 }
 
 

@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     HooksRan,
     InferenceCompleted,
     InferenceFailed,
+    InstructionsResolved,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -30,6 +31,7 @@ from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.instructions import InstructionsPlace, InstructionsSpec, InstructionsTime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
@@ -122,6 +124,19 @@ fallbacks = st.none() | st.builds(
 )
 
 
+instructions = st.just(()) | st.tuples(
+    *[
+        st.builds(
+            InstructionsSpec,
+            name=st.just(name),
+            every=st.sampled_from(InstructionsTime),
+            at=st.sampled_from(InstructionsPlace),
+        )
+        for name in ("today", "mood")
+    ]
+)
+
+
 def snapshots_of(
     limits: st.SearchStrategy[Limits],
     tools: st.SearchStrategy[tuple[ToolSpec, ...]],
@@ -137,6 +152,7 @@ def snapshots_of(
         error_policy=policies,
         output=outputs,
         fallback=fallbacks,
+        instructions=instructions,
         hooks=st.lists(hook_types, max_size=3, unique=True).map(
             lambda types: tuple(HookSpec(name=f"hook.{each}", type=each) for each in types)
         ),
@@ -235,6 +251,17 @@ def answers_in(step: int, positions: list[int]) -> st.SearchStrategy[tuple[Agent
     )
     verdicts = weighted(accepted, accepted, rejected, rejected).map(lambda event: (event,))
     return weighted(verdicts, verdicts, verdicts, st.just(broken))
+
+
+def instructed(names: tuple[str, ...], votes: tuple[ContinuationDecision, ...]) -> st.SearchStrategy[list[AgentEvent]]:
+    """Return which texts of instructions changed, or that a function failed where hooks may vote to forbid."""
+    vote = ContinuationEvaluation.from_decision(names[0], ContinuationDecision.FORBID)
+    broken: list[AgentEvent] = [EvaluationsRecorded(votes=(vote,), hook=names[0])]
+    texts = st.lists(
+        st.builds(InstructionsResolved, name=st.sampled_from(names), text=st.sampled_from(["", "a", "b"])),
+        unique_by=lambda event: event.name,
+    ).map(lambda events: list[AgentEvent](events))
+    return weighted(*[texts] * 7, st.just(broken)) if ContinuationDecision.FORBID in votes else texts
 
 
 VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")

@@ -22,6 +22,7 @@ from steptrail.domain.agent.effects import (
     JudgeAnswer,
     KeepWaiting,
     Record,
+    ResolveInstructions,
     RunCalls,
     RunHooks,
 )
@@ -75,6 +76,7 @@ from tests.properties.drawing import (
     VERDICTS,
     Mix,
     answers_in,
+    instructed,
     model_calls,
     tool_calls,
     weighted,
@@ -225,6 +227,11 @@ class Life:
             case RunHooks():
                 if not any(is_world_fact(record.event) for record in self.overlay) or self.flush():
                     self.hooks(effect)
+            case ResolveInstructions(names=names):
+                if self.flush():
+                    changed = self.draw(instructed(names, self.mix.votes))
+                    failed = any(isinstance(event, EvaluationsRecorded) for event in changed)
+                    self.record(*changed, *[StepStarted(number=effect.step)] * (not failed))
             case CallModel():
                 if self.flush():
                     calls = model_calls(self.mix.replies, stopped=self.state.stop_request is not None)

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, StopReason, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import ExecutionResumed
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
@@ -59,7 +60,16 @@ def agent_with(script: Sequence[Reply], policy: ErrorPolicy, *, hooks: bool) -> 
         builder.with_hook(HookType.POST_TOOL_USE, CallableHook(counting, "counting.post_tool_use"))
         builder.with_hook(HookType.STOP, CallableHook(once_more, "once_more"))
         builder.with_hook(HookType.EXECUTION_END, CallableHook(counting, "counting.execution_end"))
+        builder.with_instructions(greeting).with_instructions(halfway, every="step", at="tail")
     return builder.build()
+
+
+def greeting(state: AgentState) -> str:
+    return f"You are asked: {state.messages[-1].text}"
+
+
+async def halfway(state: AgentState) -> str | None:
+    return "Come to an end." if state.step_count % 4 > 1 else None
 
 
 def counting(state: HookState) -> HookState:

@@ -28,6 +28,7 @@ from steptrail.domain.agent.events import (
     InferenceInterrupted,
     InferenceRequestAmended,
     InferenceStarted,
+    InstructionsResolved,
     MessagesAppended,
     MetadataChanged,
     ModelSwitched,
@@ -84,6 +85,8 @@ KEPT: list[AgentEvent] = [
     # A validator did it.
     smallest(AnswerAccepted),
     smallest(AnswerRejected),
+    # A function of instructions did it.
+    smallest(InstructionsResolved),
     smallest(MetadataChanged),
     smallest(MessagesAppended, source=MessageSource.HOOK),
     smallest(EvaluationsRecorded, hook="h"),

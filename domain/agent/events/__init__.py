@@ -22,6 +22,7 @@ from steptrail.domain.agent.events.inference import (
     InferenceInterrupted,
     InferenceStarted,
 )
+from steptrail.domain.agent.events.instructions import InstructionsResolved
 from steptrail.domain.agent.events.output import AnswerAccepted, AnswerRejected, OutputEvent
 from steptrail.domain.agent.events.session import MessagesAppended, SessionEvent, SessionForked
 from steptrail.domain.agent.events.tools import (
@@ -76,6 +77,7 @@ __all__ = [
     "InferenceInterrupted",
     "InferenceRequestAmended",
     "InferenceStarted",
+    "InstructionsResolved",
     "MessagesAppended",
     "MetadataChanged",
     "ModelSwitched",
@@ -104,5 +106,13 @@ __all__ = [
 ]
 
 AgentEvent = (
-    SharedEvent | SessionEvent | ExecutionEvent | InferenceEvent | OutputEvent | HookEvent | ToolEvent | DecisionEvent
+    SharedEvent
+    | SessionEvent
+    | ExecutionEvent
+    | InferenceEvent
+    | OutputEvent
+    | HookEvent
+    | InstructionsResolved
+    | ToolEvent
+    | DecisionEvent
 )

@@ -1,0 +1,64 @@
+"""The texts of instructions of a recorded session, read from its log in place of being asked for again."""
+
+from collections import defaultdict
+from collections.abc import Collection
+
+from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, InstructionsResolved
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.means import Means
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.instructions import InstructionsSpec
+from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.agent.instructions import Instructions
+
+
+class ReplayedInstructions(Instructions):
+    """The instructions of an agent whose recorded texts hold. Functions that the recorded agent had not are asked."""
+
+    def __init__(self, instructions: Instructions, recording: Recording) -> None:
+        super().__init__()
+        self._own = instructions
+        self._recorded: dict[tuple[int, int], dict[str, AgentEvent]] = defaultdict(dict)
+        self._known: dict[int, set[str]] = defaultdict(set)
+        state = initial(recording.session)
+        for record in recording.records:
+            match record.event:
+                case InstructionsResolved(name=name) as event:
+                    self._recorded[_place(state)][name] = event
+                case EvaluationsRecorded(hook=str(name)) as event if state.phase is Phase.CONTINUING:
+                    self._recorded[_place(state)][name] = event
+                case _:
+                    pass
+            state = evolve_all(state, (record,))
+            if state.agent is not None:
+                self._known[state.fold.executions] |= {spec.name for spec in state.agent.instructions}
+
+    @property
+    def specs(self) -> tuple[InstructionsSpec, ...]:
+        """The instructions as they are recorded."""
+        return self._own.specs
+
+    async def resolve(
+        self, state: AgentState, names: Collection[str], means: Means, within: float | None
+    ) -> tuple[AgentEvent, ...]:
+        """Return what was recorded before this step, and ask the functions that were not there then."""
+        given = list[AgentEvent]()
+        for spec in self.specs:
+            if spec.name not in names:
+                continue
+            if spec.name not in self._known[state.fold.executions]:
+                given += await self._own.resolve(state, {spec.name}, means, within)
+            elif (event := self._recorded[_place(state)].get(spec.name)) is not None and not _is_known(state, event):
+                given.append(event)
+            if given and isinstance(given[-1], EvaluationsRecorded):
+                break
+        return tuple(given)
+
+
+def _is_known(state: AgentState, event: AgentEvent) -> bool:
+    return isinstance(event, InstructionsResolved) and state.instructions.get(event.name, "") == event.text
+
+
+def _place(state: AgentState) -> tuple[int, int]:
+    return state.fold.executions, state.step_count
