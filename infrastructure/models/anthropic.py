@@ -41,7 +41,8 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
     8192 unless you say otherwise. `timeout` is the longest a call may take, in seconds, from the first byte sent to the
     last received, pauses included; a request may shorten it. Credentials and address default to the SDK's own
     (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`, …); an address of your own needs no key. A `client` is used as it is,
-    but for its retries, and is yours to close.
+    but for its retries, and is yours to close. With `cache` the provider is asked to keep what it has read, for some
+    minutes or an hour; None asks for nothing, and a `cache_control` of the parameters stands in its place.
 
     Raises `MissingExtra` without the package `anthropic`, `ConfigurationError` for parameters that cannot be sent.
     """
@@ -51,6 +52,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
     _path = "/v1/messages"
     _reserved = RESERVED_PARAMETERS
     _defaults: ClassVar[Mapping[str, JsonValue]] = {"max_tokens": 8192}
+    _caches = ("auto", "1h")
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type. A schema is kept to if it is strict, and does not refer to itself."""
@@ -63,7 +65,8 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
     def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
         provider = PROVIDER if _ITS_HOSTS.fullmatch(host) else f"{PROVIDER}@{host}"
-        return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters, provider), provider)
+        body = render_request(self._info.model, request, self._info.parameters, provider, self._cache)
+        return _AnthropicTurn(body, provider)
 
     def _open(self, http: Any) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic

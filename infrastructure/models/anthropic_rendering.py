@@ -29,6 +29,7 @@ from steptrail.infrastructure.models.anthropic_schema import messages_schema
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict, named
+from steptrail.infrastructure.models.prompt_cache import CacheTime, Ends, mark
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
@@ -52,12 +53,16 @@ _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def render_request(
-    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], provider: str = PROVIDER
+    model: str,
+    request: ModelRequest,
+    parameters: Mapping[str, JsonValue],
+    provider: str = PROVIDER,
+    cache: CacheTime | None = None,
 ) -> dict[str, JsonValue]:
     """Return the body to post. The request's own parameters override `parameters`.
 
-    `provider` marks what goes back. Raises `ConfigurationError` for a reserved parameter, and for media that the
-    protocol cannot take.
+    `provider` marks what goes back. The body is marked for the provider's `cache`, unless the parameters do that.
+    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take.
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
@@ -66,7 +71,8 @@ def render_request(
         for message in request.messages
         if message.is_system() and message.text.strip()
     ]
-    turns = render_messages(request.messages, provider)
+    ends: Ends = []
+    turns = render_messages(request.messages, provider, ends)
     if turns and as_object(turns[0]).get("role") == "assistant":
         turns.insert(0, _told(_BEFORE))
     if turns and as_object(turns[-1]).get("role") == "assistant":
@@ -85,6 +91,8 @@ def render_request(
         if request.parallel_tool_calls is not None and choice["type"] != "none":
             choice["disable_parallel_tool_use"] = not request.parallel_tool_calls
         body |= {"tools": tools, "tool_choice": choice}
+    if cache is not None and "cache_control" not in merged:
+        mark(body, request, ends, cache)
     return body
 
 
@@ -92,18 +100,16 @@ def _told(text: str) -> JsonValue:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> list[JsonValue]:
-    """Return the turns of a conversation, without the instructions of the system."""
+def render_messages(messages: Sequence[Message], provider: str = PROVIDER, ends: Ends | None = None) -> list[JsonValue]:
+    """Return the turns of a conversation, without the messages of the system. `ends` takes where each message ends."""
     turns: list[tuple[str, list[JsonValue]]] = []
     ids = CallIds(once_in_all=True)
     for message in messages:
-        if message.is_system():
-            continue
         role = "user"
         if message.role is MessageRole.ASSISTANT:
             role = "assistant"
             ids.next_reply()
-        blocks = render_blocks(message.parts, ids, provider)
+        blocks = [] if message.is_system() else render_blocks(message.parts, ids, provider)
         if message.is_user() and not blocks:
             blocks.append({"type": "text", "text": _EMPTY})
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
@@ -115,6 +121,8 @@ def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> li
             if not turns or turns[-1][0] != role:
                 turns.append((role, []))
             turns[-1][1].extend(blocks)
+        if ends is not None:
+            ends.append((turns[-1][1], len(turns[-1][1])) if turns else ([], 0))
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 

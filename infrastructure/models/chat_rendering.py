@@ -49,7 +49,7 @@ def render_request(
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
-    messages = list(render_messages(request.messages, provider))
+    messages = list(render_messages(_with_one_head(request.messages), provider))
     body: dict[str, JsonValue] = {**merged, "model": model, "messages": messages}
     if (output := asked_of_the_provider(request)) is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": form_of(output)}
@@ -59,6 +59,15 @@ def render_request(
         if request.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = request.parallel_tool_calls
     return body
+
+
+def _with_one_head(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return a conversation with one message of the system at its head: templates of many models take no second one."""
+    count = next((at for at, message in enumerate(messages) if not message.is_system()), len(messages))
+    if count < 2:
+        return messages
+    head = "\n\n".join(message.text for message in messages[:count])
+    return [Message.system(head), *messages[count:]]
 
 
 def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> Iterator[JsonValue]:

@@ -15,6 +15,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models import chat_parsing, chat_rendering, responses_parsing, responses_rendering
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
+from steptrail.infrastructure.models.prompt_cache import cache_key, is_openai
 from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
 from steptrail.infrastructure.models.sdk_model import SdkModel
 from steptrail.infrastructure.models.sdk_types import OneBody
@@ -36,6 +37,10 @@ class _OpenAIClientModel(SdkModel["AsyncOpenAI"]):
         given = str(self._given.base_url) if self._given is not None else None
         url = given or self._base_url or os.environ.get("OPENAI_BASE_URL")
         return not url or urlsplit(url).hostname == "api.openai.com"
+
+    def _keyed(self, body: dict[str, JsonValue], request: ModelRequest, host: str) -> dict[str, JsonValue]:
+        """Return the body with the key of the provider's cache, unless it has one, or none is wanted."""
+        return {"prompt_cache_key": cache_key(request), **body} if self._cache and is_openai(host) else body
 
     def _open(self, http: Any) -> "AsyncOpenAI":
         from openai import AsyncOpenAI, OpenAIError
@@ -64,7 +69,8 @@ class OpenAIModel(_OpenAIClientModel):
     `parameters` go into every request body as they are (`temperature`, `max_tokens`, …). `timeout` is the longest a
     call may take, in seconds, from the first byte sent to the last received; a request may shorten it. Credentials
     and address default to the SDK's own (`OPENAI_API_KEY`, `OPENAI_BASE_URL`); an address of your own needs no key.
-    A `client` is used as it is, but for its retries, and is yours to close.
+    A `client` is used as it is, but for its retries, and is yours to close. OpenAI keeps what it has read by itself;
+    `cache` tells it by a key which requests begin alike, and None does not.
 
     Raises `MissingExtra` without the package `openai`, `ConfigurationError` for parameters that cannot be sent.
     """
@@ -84,7 +90,8 @@ class OpenAIModel(_OpenAIClientModel):
         # Servers refuse what others have added to the protocol.
         provider = f"{chat_parsing.PROVIDER}@{host}"
         body = chat_rendering.render_request(self._info.model, request, self._info.parameters, provider)
-        return OneBody(body, ChatAssembly, partial(chat_parsing.parse_body, provider=provider))
+        keyed = self._keyed(body, request, host)
+        return OneBody(keyed, ChatAssembly, partial(chat_parsing.parse_body, provider=provider))
 
 
 class OpenAIResponsesModel(_OpenAIClientModel):
@@ -95,7 +102,7 @@ class OpenAIResponsesModel(_OpenAIClientModel):
 
     `parameters` go into every request body as they are (`reasoning`, `max_output_tokens`, …). `include` asks for the
     encrypted reasoning unless you set it; models that do not reason may refuse that and want `{"include": []}`.
-    `timeout`, credentials, address and `client` are as for `OpenAIModel`.
+    `timeout`, credentials, address, `client` and `cache` are as for `OpenAIModel`.
 
     Raises `MissingExtra` without the package `openai`, `ConfigurationError` for parameters that cannot be sent.
     """
@@ -112,4 +119,5 @@ class OpenAIResponsesModel(_OpenAIClientModel):
     def _turn(self, request: ModelRequest, host: str) -> OneBody:
         provider = f"{responses_parsing.PROVIDER}@{host}"
         body = responses_rendering.render_request(self._info.model, request, self._info.parameters, provider)
-        return OneBody(body, ResponsesAssembly, partial(responses_parsing.parse_body, provider=provider))
+        keyed = self._keyed(body, request, host)
+        return OneBody(keyed, ResponsesAssembly, partial(responses_parsing.parse_body, provider=provider))

@@ -23,6 +23,7 @@ from steptrail.domain.storable import storable
 from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded, certificates
 from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
+from steptrail.infrastructure.models.prompt_cache import CacheTime
 from steptrail.infrastructure.models.sdk_reading import read_stream
 from steptrail.infrastructure.models.sdk_types import Turn
 
@@ -52,6 +53,8 @@ class SdkModel(ABC, Generic[C]):
     _reserved: frozenset[str]
     _streaming: ClassVar[Mapping[str, JsonValue]] = {"stream": True}
     """The fields of the body that ask for a stream."""
+    _caches: ClassVar[tuple[CacheTime, ...]] = ("auto",)
+    """How long the provider can be asked to keep what it has read."""
     _defaults: ClassVar[Mapping[str, JsonValue]] = {}
     """The parameters that hold unless they are given."""
 
@@ -64,6 +67,7 @@ class SdkModel(ABC, Generic[C]):
         parameters: Mapping[str, JsonValue] | None = None,
         timeout: float = 60.0,
         client: C | None = None,
+        cache: CacheTime | None = "auto",
     ) -> None:
         own = {} if parameters is None else a_mapping(parameters, "the parameters of a model")
         parameters = {**self._defaults, **own}
@@ -71,6 +75,10 @@ class SdkModel(ABC, Generic[C]):
             raise MissingExtra(type(self).__name__, self._package, self._package)
         refuse_reserved(parameters, self._reserved)
         a_time(timeout, "the timeout of a model")
+        if cache is not None and cache not in self._caches:
+            known = ", ".join(map(repr, self._caches))
+            raise ConfigurationError(f"the cache of {type(self).__name__} is one of {known} or None, not {cache!r}")
+        self._cache: CacheTime | None = cache
         for what, text in (("base_url", base_url), ("api_key", api_key)):
             if text is not None:
                 a_text(text, f"the {what} of a model")
