@@ -120,11 +120,11 @@ fallbacks = st.none() | st.builds(
     FallbackSpec,
     models=st.sampled_from([tuple(later_models), tuple(later_models[:1]), tuple(later_models[1:])]),
     on=st.sampled_from([SWITCHING, SWITCHING[:1]]),
-    after=st.integers(1, 2),
+    after=st.sampled_from([1, 1, 2]),
 )
 
 
-instructions = st.just(()) | st.tuples(
+instructing = st.tuples(
     *[
         st.builds(
             InstructionsSpec,
@@ -135,6 +135,7 @@ instructions = st.just(()) | st.tuples(
         for name in ("today", "mood")
     ]
 )
+instructions: st.SearchStrategy[tuple[InstructionsSpec, ...]] = weighted(st.just(()), st.just(()), instructing)
 
 
 def snapshots_of(
@@ -162,7 +163,7 @@ def snapshots_of(
 hook_types = st.sampled_from([*HookType, HookType.PRE_TOOL_USE, HookType.PRE_TOOL_USE])
 errors = st.builds(
     ErrorInfo,
-    type=st.sampled_from(ErrorType),
+    type=st.sampled_from([*ErrorType, *SWITCHING, *SWITCHING]),
     error_class=st.just("tests:Error"),
     message=st.just("it failed"),
     retryable=st.booleans(),

@@ -116,6 +116,7 @@ def made_up(body: Body) -> Pieces:
     return found[:-1] if is_made_up else found
 
 
+@pytest.mark.acceptance("10.2-3")
 @pytest.mark.parametrize("render", [chat, responses, messages])
 @given(openings, st.lists(turns, min_size=2, max_size=6), st.lists(tails, min_size=6, max_size=6))
 @examples(60)
@@ -137,6 +138,7 @@ def test_a_body_without_its_tail_is_the_beginning_of_the_next(
         before = plain
 
 
+@pytest.mark.acceptance("10.2-4")
 @given(openings, st.lists(turns, min_size=1, max_size=6), tails, st.lists(parts, min_size=1, max_size=4), tails)
 @examples(60)
 def test_what_a_call_of_messages_has_written_to_the_cache_is_marked_in_the_next(

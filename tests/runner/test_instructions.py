@@ -16,10 +16,12 @@ from steptrail.domain.agent.events import (
     InstructionsResolved,
     StepStarted,
 )
+from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.inference import ModelRequest
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import InstructionsState
 from steptrail.runtime.agent.instructions import InstructionsFunction
+from steptrail.runtime.agent.request import Requests
 from steptrail.testing import Recording, Reply, ScriptedModel, call, replay
 from steptrail.tools import SubagentTool
 from tests.runner.families import asks
@@ -74,6 +76,7 @@ async def test_texts_stand_behind_what_the_system_says_and_behind_the_conversati
     assert [(each.opening, each.tail) for each in model.requests] == [(3, 1), (3, 1), (3, 2)]
 
 
+@pytest.mark.acceptance("10.2-1")
 async def test_a_text_that_did_not_change_is_not_recorded_again_in_the_whole_session() -> None:
     model = ScriptedModel([*ADDS, "Again.", "And again."])
     asked = list[int]()
@@ -194,6 +197,7 @@ async def test_a_cancelled_caller_pauses_the_run_which_asks_again() -> None:
     assert shown(model.requests[0])[1] == ("system", "Here.")
 
 
+@pytest.mark.acceptance("10.2-2")
 @pytest.mark.parametrize(("point", "expected"), [("before-inference", "first"), ("after-hooks", "second")])
 async def test_after_a_crash_the_recorded_text_serves_the_open_step(point: str, expected: str) -> None:
     async with trail_of(reach=crash_at(point)) as trail:
@@ -220,6 +224,21 @@ async def test_a_resume_with_another_agent_asks_what_is_new_and_shows_no_more_wh
     assert [shown(request)[-1][1] for request in model.requests] == ["3", "<instructions>New.</instructions>"]
 
 
+async def test_the_digest_of_each_request_is_the_one_that_a_fresh_process_makes() -> None:
+    agent = clerk(ScriptedModel([*[call("add", a=n, b=0) for n in range(5)], "Done."]))
+    agent.with_instructions(lambda state: f"{state.step_count // 2} pairs.", name="pairs", every="step")
+    agent.with_instructions(lambda state: f"Step {state.step_count}.", name="step", every="step", at="tail")
+    ran = await run(agent.build())
+    places = [place for place, event in enumerate(ran.events) if isinstance(event, InferenceStarted)]
+    assert len(places) == 6
+    for place in places:
+        state, requests = evolve_all(initial("s"), ran.records[:place]), Requests()
+        assert state.agent is not None
+        started = ran.events[place]
+        assert isinstance(started, InferenceStarted)
+        assert requests.digest(requests.build(state, state.agent)) == started.request_digest
+
+
 class Caller(BaseModel):
     city: str
 
@@ -239,6 +258,7 @@ async def test_a_function_reads_what_is_said_of_the_run_and_what_is_open_for_it(
     assert shown(model.requests[0])[1] == ("system", "In Bonn there is rain.")
 
 
+@pytest.mark.acceptance("10.2-5")
 async def test_a_replay_reads_the_texts_and_asks_no_function() -> None:
     agent = clerk(ScriptedModel(ADDS)).with_instructions(today).with_instructions(left, every="step", at="tail")
     async with trail_of() as trail:
