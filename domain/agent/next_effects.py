@@ -116,7 +116,9 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect
         wait = WaitStarted(kind="retry", until=due_at)
         return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
     if due := _instructions_due(execution):
-        return ResolveInstructions(step + 1, due)
+        # The functions may have used up the time of the run: then its limit decides.
+        is_late = outlasts_the_run(execution, now, now)
+        return TakeDecision(step, DecisionPhase.BOUNDARY) if is_late else ResolveInstructions(step + 1, due)
     return Record((StepStarted(number=step + 1),))
 
 

@@ -27,7 +27,7 @@ from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, Hooks
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import owner_stays_for
+from steptrail.domain.agent.waiting import outlasts_the_run, owner_stays_for
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.shared.resources import wait_for_resources
 from steptrail.runtime.agent import run_log
@@ -210,10 +210,13 @@ class Runner:
                 raise error
             case changed:
                 pass
-        self._journal.record(*changed)
-        # After a command that came meanwhile the machine is asked anew, and so it is for a decision after a failure.
+        # A run without time left has no failed function, but a limit that is reached.
+        now, execution = self._journal.now(), state.fold.execution
+        is_late = execution is not None and outlasts_the_run(execution, now, now)
         failed = any(isinstance(event, EvaluationsRecorded) for event in changed)
-        if not failed and self._journal.committed.version == seen:
+        self._journal.record(*(changed[:-1] if is_late and failed else changed))
+        # After a command that came meanwhile the machine is asked anew, and so it is for a decision after a failure.
+        if not (failed or is_late) and self._journal.committed.version == seen:
             self._journal.record(StepStarted(number=due.step))
 
     async def _judge(self, output: AgentOutput[Any]) -> None:

@@ -25,7 +25,7 @@ from steptrail.runtime.agent.request import Requests
 from steptrail.testing import Recording, Reply, ScriptedModel, call, replay
 from steptrail.tools import SubagentTool
 from tests.runner.families import asks
-from tests.runner.kit import Crash, Run, add, again_on, crash_at, hook, run, trail_of
+from tests.runner.kit import Crash, HandClock, Run, add, again_on, crash_at, hook, run, trail_of
 
 ADDS: list[Reply] = [call("add", a=1, b=2), call("add", a=3, b=4), "Done."]
 
@@ -173,6 +173,19 @@ async def test_a_function_has_the_time_that_the_run_has_left() -> None:
     vote = next(each for each in ran.all(EvaluationsRecorded) if each.hook == "slow").votes[0]
     assert "TimeoutError" in str(vote.context)
     assert ran.result.state.step_count == 0
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_run_whose_time_is_over_when_a_function_ends_is_at_its_limit(fails: bool) -> None:
+    clock = HandClock()
+
+    def slow(state: InstructionsState) -> str:
+        clock.advance(6.0)
+        return raises(state) if fails else "Late."
+
+    ran = await run(clerk(ScriptedModel(ADDS)).with_timeout(5).with_instructions(slow).build(), clock=clock)
+    assert ran.ending == ("completed", "time_limit")
+    assert "step.started" not in ran.types
 
 
 async def test_a_cancelled_caller_pauses_the_run_which_asks_again() -> None:
