@@ -1,4 +1,4 @@
-"""What a provider's cache of prompts is told: where to write it for Messages, and which machine has it for OpenAI.
+"""Tells the caches of providers where a prompt may be kept: by marks in bodies of Messages, by a key for OpenAI.
 
 A cache holds the beginning of a request, so all depends on one contract: the body of each call without its tail is the
 beginning of the next one.
