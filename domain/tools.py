@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import BoundedPositive, Count, PositiveSeconds, Settings
+from steptrail.domain.base import BoundedPositive, Count, PositiveSeconds, Settings, full_form
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
@@ -59,6 +59,17 @@ class ToolRetry(Settings, frozen=True, kw_only=True):
     retry_on: tuple[str, ...] = ()
 
 
+class ExternalRule(Settings, frozen=True, kw_only=True):
+    """The tool has no body: somebody outside is asked for the result of each call.
+
+    A call that nobody answers within `expires` seconds, at most a century, has failed. The default of 72 hours spans a
+    weekend. `result` is the JSON schema that a result has to fit; None when any JSON does.
+    """
+
+    expires: PositiveSeconds = 72 * 3600.0
+    result: dict[str, JsonValue] | None = None
+
+
 class ToolSpec(Settings, frozen=True, kw_only=True):
     """A tool as it is stored with an execution and shown to the model.
 
@@ -66,7 +77,7 @@ class ToolSpec(Settings, frozen=True, kw_only=True):
     its calls may run beside other calls of a step; with None they may if the tool only reads. `max_calls` is the number
     of its calls that an execution may make. `runs_children` is the kind of the streams that its calls run, such as
     `agent`; None for a tool that runs no streams. `takes_context` says that it gets a `ToolContext`, in which it can
-    read the session and its settings.
+    read the session and its settings. `external` is there for a tool without a body.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
@@ -81,11 +92,18 @@ class ToolSpec(Settings, frozen=True, kw_only=True):
     max_calls: Count | None = None
     runs_children: str | None = None
     takes_context: bool = True
+    external: ExternalRule | None = None
 
     @property
     def may_run_beside_others(self) -> bool:
         """Tell whether its calls may run at the same time as their neighbours in the model's reply."""
         return self.effect is ToolEffect.READ if self.concurrent is None else self.concurrent
+
+
+def tool_form(tool: ToolSpec) -> dict[str, JsonValue]:
+    """Return a tool as JSON for digests. A tool that is not external has the one that it had before there were any."""
+    form = full_form(tool)
+    return form if tool.external is not None else {name: form[name] for name in form if name != "external"}
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

@@ -63,6 +63,9 @@ class _StepPen(Rests):
             case stored.ToolExecutionStarted(position=position, attempt=attempt, effect_id=effect):
                 lane = self._begun[effect] = self._call(row, position)
                 lane.bars.append(Bar(began=at, version=record.version, attempt=attempt))
+            case stored.ToolCallDeferred(position=position, effect_id=effect):
+                lane = self._begun[effect] = self._call(row, position)
+                lane.bars.append(Bar(began=at, version=record.version))
             case stored.ToolExecutionCompleted(position=position):
                 end_newest(self._calls.get(position), at, "completed")
             case stored.ToolExecutionFailed(position=position, error=error):

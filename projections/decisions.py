@@ -65,7 +65,7 @@ def project_decisions(records: Iterable[Recorded[stored.AgentEvent]]) -> Decisio
             case stored.ContinuationEvaluated() if not (event.phase == "resume" and event.should_continue):
                 reason = None if event.should_continue else event.stop_reason.value
                 decisions.append(DecisionRow(event.step, event.should_continue, event.resolved_by, reason))
-            case stored.ToolExecutionStarted():
+            case stored.ToolExecutionStarted() | stored.ToolCallDeferred():
                 step = int(event.effect_id.rsplit(":", 2)[1])
                 open_calls[event.position] = event.effect_id
                 calls[event.effect_id] = CallRow(step, event.tool, event.arguments_digest, "open")

@@ -346,8 +346,9 @@ def _waits_for(state: AgentState) -> str | None:
     wait = state.execution.wait if state.execution else None
     if wait is None:
         return None
-    if wait.kind == "approval":
-        return "; ".join(approval_text(state, call) for call in _awaiting_approval(state)) or None
+    if wait.kind in {"approval", "external"}:
+        texts = (approval_text(state, call) or _external_text(state, call) for call in state.tool_executions)
+        return "; ".join(filter(None, texts)) or None
     if wait.kind == "child":
         rests = [(call, call.suspension) for call in state.tool_executions if call.suspension is not None]
         return "; ".join(f"{_below(call, each.session)}, which {each.reason}" for call, each in rests) or None
@@ -376,6 +377,16 @@ def approval_text(state: AgentState, call: ToolExecution) -> str:
     expires = f"expires {until}, {hours:.1f} h from now" if hours > 0 else f"expired {until}, which is a no"
     why = f" ({asked.reason})" if asked.reason else ""
     return f"somebody to approve {call.name} {result_text(call.arguments)}{why}: approval {asked.id}, {expires}"
+
+
+def _external_text(state: AgentState, call: ToolExecution) -> str:
+    """Return for whose result the run waits until when; empty for a call that nobody is asked about."""
+    if (asked := call.open_deferral) is None:
+        return ""
+    until = instant_text(asked.expires_at)
+    left = seconds_between(state.as_of, asked.expires_at)
+    expires = f"until {until}" if left > 0 else f"expired {until}, so it has failed"
+    return f"somebody to answer {call.name} {result_text(call.arguments)}: call {call.effect_id}, {expires}"
 
 
 def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:

@@ -12,17 +12,18 @@ from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.camel_form import camel_fields
 
-ASKS_PEOPLE = ("approval", "unknown_outcome", "human", "step")
+ASKS_PEOPLE = ("approval", "external", "unknown_outcome", "human", "step")
 """The kinds of waits that a person ends."""
 
 
-OnExpiry = Literal["deny", "default", "fail", "fail_run", "skip"]
-"""The end of a question that nobody answers: it is denied, answered with the default, its node fails, the run
+OnExpiry = Literal["deny", "default", "fail", "fail_call", "fail_run", "skip"]
+"""The end of a question that nobody answers: it is denied, answered with the default, its node, its call or the run
 fails, or it goes on without an answer."""
 _THEN: Final[Mapping[OnExpiry, str]] = {
     "deny": "it is denied, and the call does not run",
     "default": "the default is taken as the answer",
     "fail": "the node fails",
+    "fail_call": "the call fails",
     "skip": "the run goes on without an answer",
     "fail_run": "the run fails",
 }
@@ -32,16 +33,17 @@ _THEN: Final[Mapping[OnExpiry, str]] = {
 class Question:
     """A question to a person that nobody has answered.
 
-    `kind` is `approval` (may this call run with exactly these arguments?), `unknown_outcome` (what did it do?), `human`
-    (the question of a node of a workflow) or `step` (how does a visit go on that is held?). `stream` is the id of the
-    stream with its prefix, `agent` the name of the agent or workflow, and `id` what an answer names: the approval, the
-    effect id of the call, the request of the node, or the node that is held.
+    `kind` is `approval` (may this call run with exactly these arguments?), `external` (what is the result of this
+    call?), `unknown_outcome` (what did it do?), `human` (the question of a node of a workflow) or `step` (how does a
+    visit go on that is held?). `stream` is the id of the stream with its prefix, `agent` the name of the agent or
+    workflow, and `id` what an answer names: the approval, the effect id of the call, the request of the node, or the
+    node that is held.
 
     `tool` is the tool that is called, if one is, and `arguments` are None when they are no JSON object. `node` is the
     node of a workflow that asks. Of a human node, `type` says what kind of answer it takes, `prompt` is its text,
     `data` what it shows, `options` are the choices, and `schema` is that of the data of the answer. Of a held step,
     `type` says whether it is held `before` or `after`, and `options` are the nodes of which one that chooses is told
-    the next, when it is skipped.
+    the next, when it is skipped. Of an external call, `schema` is that of its result; None when any JSON does.
 
     An answer to the `digest` is to this question as it stands here. `expires_at` is None for a question that does not
     expire, and so is `on_expiry`, which says what becomes of it when nobody answers.
@@ -101,6 +103,16 @@ def _question(stream: str, state: AgentState, call: ToolExecution, since: Mappin
             on_expiry="deny",
             asked_by=asked.asked_by,
             reason=asked.reason,
+        )
+    if (deferred := call.open_deferral) is not None and call.effect_id is not None:
+        spec = state.agent.tool(call.name) if state.agent is not None else None
+        return ask(
+            kind="external",
+            id=call.effect_id,
+            schema=spec.external.result if spec is not None and spec.external is not None else None,
+            asked_at=to_datetime(deferred.asked_at),
+            expires_at=to_datetime(deferred.expires_at),
+            on_expiry="fail_call",
         )
     if call.phase is CallPhase.PARKED and call.effect_id is not None:
         return ask(

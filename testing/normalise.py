@@ -30,6 +30,7 @@ _OF_ONE_PROCESS: dict[str, object] = {
 }
 _OF_A_CALL = (
     stored.ToolExecutionStarted,
+    stored.ToolCallDeferred,
     stored.ToolExecutionCompleted,
     stored.ToolExecutionFailed,
     stored.ToolExecutionInterrupted,

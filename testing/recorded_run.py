@@ -65,8 +65,8 @@ _AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED, Pha
 class Command:
     """A command to the session, as the event that it led to.
 
-    `effect_id` is the call that a verdict is about, `metadata` is the metadata that came with an input. A message that
-    `goes_on` resumed the session too.
+    `effect_id` is the call that a verdict is about, or that is external and that it `answers`. `metadata` is the
+    metadata that came with an input. A message that `goes_on` resumed the session too.
     """
 
     version: int
@@ -75,6 +75,7 @@ class Command:
     effect_id: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     goes_on: bool = False
+    answers: bool = False
 
 
 @dataclass(kw_only=True)
@@ -219,7 +220,8 @@ class RecordedRun:
     def _call_ended(self, record: Recorded[AgentEvent], event: ToolEnd, state: AgentState) -> None:
         settled_by = getattr(event, "settled_by", None)
         if settled_by is not None:
-            self._command(record, state, state.tool_executions[event.position].effect_id)
+            call = state.tool_executions[event.position]
+            self._command(record, state, call.effect_id, answers=call.phase is CallPhase.DEFERRED)
             return
         ended = self._running.pop(event.position, None) or self._crashed.pop(event.position, None)
         if ended is not None:
@@ -248,9 +250,11 @@ class RecordedRun:
         self.commands.append(Command(record.version, record.at, event))
         self._is_fresh = True
 
-    def _command(self, record: Recorded[AgentEvent], state: AgentState, effect_id: str | None = None) -> None:
+    def _command(
+        self, record: Recorded[AgentEvent], state: AgentState, effect_id: str | None = None, *, answers: bool = False
+    ) -> None:
         event = record.event
-        command = Command(record.version, record.at, event, effect_id, self._metadata)
+        command = Command(record.version, record.at, event, effect_id, self._metadata, answers=answers)
         self._metadata = {}
         if isinstance(event, PauseRequested) and (event.by, event.reason) == ("caller", "cancelled"):
             self._cancelled(record)

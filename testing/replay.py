@@ -20,6 +20,7 @@ from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.tools.external import ExternalTool
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
@@ -158,12 +159,13 @@ class _Driver:
                 }
                 is_later = retry.worker is None
                 await (session.requeue(**settings) if is_later else session.retry(agent, context=said, **settings))
-            case stored.ExecutionStarted(input=Message() as given, by=by, key=key, worker=worker):
+            case stored.ExecutionStarted(input=Message() as given, by=by, key=key, worker=worker) as started:
+                external = [ExternalTool(spec=spec) for spec in started.external_tools]
                 began, history, self._began, self._history = self._began, self._history, None, ()
                 if began is None and not command.metadata:
                     # The same words may have been said before, and are not to be taken for the same command.
                     say = session.post if worker is None else session.send
-                    await say(agent, given, by=by, key=key, context=said)
+                    await say(agent, given, by=by, key=key, context=said, external_tools=external)
                     return
                 parent = {"parent": began.parent} if began is not None and began.parent is not None else {}
                 if parent:  # the run above lent it what it had left
@@ -178,6 +180,7 @@ class _Driver:
                     context=said,
                     metadata=dict(command.metadata),
                     history=history,
+                    external_tools=external,
                     on_commit=self._on_commit,
                     **parent,
                 )
@@ -206,6 +209,14 @@ class _Driver:
                 await session.approve(approval, by=by, reason=reason, arguments=arguments, key=key)
             case stored.ApprovalDenied(approval_id=approval, by=by, reason=reason, key=key):
                 await session.deny(approval, by=by, reason=reason, key=key)
+            case stored.ToolExecutionCompleted(result=result, settled_by=str(by), settled_reason=reason, key=key) if (
+                command.answers
+            ):
+                await session.answer(effect_id, result, by=by, reason=reason, key=key)
+            case stored.ToolExecutionFailed(error=error, settled_by=str(by), settled_reason=reason, key=key) if (
+                command.answers
+            ):
+                await session.answer(effect_id, error=error.message, by=by, reason=reason, key=key)
             case stored.ToolExecutionCompleted(result=result, settled_by=str(by), settled_reason=reason):
                 await session.settle(effect_id, "completed", by=by, result=result, reason=reason)
             case stored.ToolExecutionFailed(error=error, settled_by=str(by), settled_reason=reason):

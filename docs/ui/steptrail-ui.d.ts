@@ -81,7 +81,7 @@ export interface UiMetadata {
   readonly citations?: readonly UiCitation[];
   readonly tool_call_id?: string;
   readonly tool_name?: string;
-  readonly tool_status?: "pending" | "awaiting_approval" | "running" | "retrying" | "suspended" | "parked" | "completed" | "failed" | "blocked" | "denied" | "cancelled" | "interrupted";
+  readonly tool_status?: "pending" | "awaiting_approval" | "awaiting_result" | "running" | "retrying" | "suspended" | "parked" | "completed" | "failed" | "blocked" | "denied" | "cancelled" | "interrupted";
   readonly tool_result?: string;
   readonly tool_result_summary?: string;
   readonly tool_error?: string;

@@ -2,7 +2,8 @@
 
 The question about a call is due when it is the call's turn. The questions about the calls after it are asked with it,
 so that people see all that a reply needs of them, and can answer in any order. What they allowed runs after the wait,
-in the order of the reply.
+in the order of the reply. The results of external calls are waited for in the same wait: such calls are deferred
+before it, and alone they hold up no other call.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +17,18 @@ from steptrail.domain.agent.effects import AskPeople, KeepWaiting, Record
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.ids import effect_id
 from steptrail.domain.agent.step import Hold, ToolExecution
-from steptrail.domain.failures import ErrorInfo
-from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.shared.events import WaitKind
 
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
     """Tell whether people have to answer before the call can start whose turn it is."""
-    return _demand(execution, first) is not None or CallPhase.ASKING in [call.phase for call in step.calls]
+    return must_approve(execution, first) or CallPhase.ASKING in [call.phase for call in step.calls]
+
+
+def must_approve(execution: ExecutionFold, call: ToolExecution) -> bool:
+    """Tell whether a person has to be asked whether the call may run."""
+    return _demand(execution, call) is not None
 
 
 def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeople:
@@ -33,12 +39,26 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeopl
         if (hold := _demand(execution, call)) is not None
     ]
     # A question that is open already is not asked again, but waited for with the others.
-    asked = [(call.position, approval.expires_at) for call, approval in _open(step)]
+    asked = [(call.position, open_until(call)) for call in step.calls if is_asked(call)]
     asked += [(each.position, each.expires_at) for each in requested]
+    is_about_approvals = requested or any(call.phase is CallPhase.ASKING for call in step.calls)
     wait = stored.WaitStarted(
-        kind="approval", position=min(position for position, _ in asked), until=max(until for _, until in asked)
+        kind="approval" if is_about_approvals else "external",
+        position=min(position for position, _ in asked),
+        until=max(until for _, until in asked),
     )
     return AskPeople((*requested, wait)) if requested else Record((wait,))
+
+
+def is_asked(call: ToolExecution) -> bool:
+    """Tell whether somebody is asked about the call: for an approval, or for its result."""
+    return call.phase in {CallPhase.ASKING, CallPhase.DEFERRED}
+
+
+def open_until(call: ToolExecution) -> int:
+    """Return when the question about a call expires, in microseconds of UTC; 0 when nobody is asked about it."""
+    asked = call.open_approval or call.open_deferral
+    return 0 if asked is None else asked.expires_at
 
 
 def asked_or_failed(
@@ -68,18 +88,22 @@ def _put_off(event: stored.AgentEvent, by: int) -> stored.AgentEvent:
             return event
 
 
-def hear(step: StepFold | None, now: int) -> Record | KeepWaiting:
-    """Return what is due in a wait for answers: that questions have expired by `now`, its end, or more waiting."""
-    asked = [approval for _, approval in _open(step)] if step is not None else []
-    left = [each.expires_at for each in asked if each.expires_at > now]
-    expired = tuple(stored.ApprovalExpired(approval_id=each.id) for each in asked if each.expires_at <= now)
+def hear(step: StepFold | None, kind: WaitKind, now: int) -> Record | KeepWaiting:
+    """Return what is due in a wait of this kind for answers: that questions have expired, its end, or more waiting."""
+    asked = [call for call in step.calls if is_asked(call)] if step is not None else []
+    left = [until for call in asked if (until := open_until(call)) > now]
+    expired = tuple(_expiry(call) for call in asked if open_until(call) <= now)
     if not left:
         return Record((*expired, stored.WaitEnded(reason="due" if expired else "settled")))
-    return Record(expired) if expired else KeepWaiting("approval", max(left))
+    return Record(expired) if expired else KeepWaiting(kind, max(left))
 
 
-def _open(step: StepFold) -> list[tuple[ToolExecution, Approval]]:
-    return [(call, asked) for call in step.calls if (asked := call.open_approval) is not None]
+def _expiry(call: ToolExecution) -> stored.ApprovalExpired | stored.ToolExecutionFailed:
+    if (asked := call.open_approval) is not None:
+        return stored.ApprovalExpired(approval_id=asked.id)
+    message = f"nobody answered the call of {call.name} in time"
+    error = ErrorInfo(type=ErrorType.TIMEOUT, error_class="steptrail:NoAnswer", message=message)
+    return stored.ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0)
 
 
 def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:

@@ -26,6 +26,8 @@ class CallPhase(StrEnum):
     """A person is asked whether the call may run."""
     APPROVED = "approved"
     """A person said yes: the start is due."""
+    DEFERRED = "deferred"
+    """Somebody outside is asked for the result."""
     RUNNING = "running"
     """The tool runs."""
     IN_DOUBT = "in_doubt"
@@ -81,6 +83,7 @@ CallKey = type[stored.AgentEvent] | tuple[type[stored.AgentEvent], Said | Then]
 def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
     started: dict[CallKey, CallPhase] = {
         stored.ToolExecutionStarted: CallPhase.RUNNING,
+        stored.ToolCallDeferred: CallPhase.DEFERRED,
         stored.ToolExecutionFailed: CallPhase.FAILED,  # a call of a tool that does not exist never starts
     }
     late: dict[CallKey, CallPhase] = {
@@ -120,6 +123,10 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
             stored.ApprovalExpired: CallPhase.DENIED,
         },
         CallPhase.APPROVED: {**refused, **started},
+        CallPhase.DEFERRED: {
+            stored.ToolExecutionCompleted: CallPhase.COMPLETED,
+            stored.ToolExecutionFailed: CallPhase.FAILED,
+        },
         CallPhase.RUNNING: {
             stored.ToolExecutionCompleted: CallPhase.COMPLETED,
             stored.ToolExecutionFailed: CallPhase.FAILED,
@@ -154,6 +161,7 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.ASKING: CallPhase.CANCELLED,
         CallPhase.APPROVED: CallPhase.CANCELLED,
         CallPhase.ANSWER: CallPhase.CANCELLED,
+        CallPhase.DEFERRED: CallPhase.INTERRUPTED,
         CallPhase.AGAIN: CallPhase.INTERRUPTED,
         CallPhase.SUSPENDED: CallPhase.INTERRUPTED,
         CallPhase.RETRYING: CallPhase.FAILED,

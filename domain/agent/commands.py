@@ -18,8 +18,9 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.tools import ToolSpec
 
-__all__ = ["Approve", "Command", "Deny", "Fork", "Resume", "Retry", "Send", "Settle", "Start", "Verdict"]
+__all__ = ["AnswerCall", "Approve", "Command", "Deny", "Fork", "Resume", "Retry", "Send", "Settle", "Start", "Verdict"]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
 """A person's verdict on a call whose outcome is unknown: it completed, it failed, run it again, or tell the model that
@@ -31,6 +32,7 @@ class Start(FromOutside, frozen=True, kw_only=True):
 
     `history` holds messages from another place, with which a new session begins. `new` rejects a session that exists.
     The entries of `metadata` are added to those of the session. Without a `context` the session keeps the one it has.
+    `external_tools` are for this execution alone.
     """
 
     DOING = "run"
@@ -44,6 +46,7 @@ class Start(FromOutside, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     new: bool = False
     context: JsonValue = None
+    external_tools: tuple[ToolSpec, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,13 +78,19 @@ class Retry(FromOutside, frozen=True, kw_only=True):
 
 
 class Send(FromOutside, frozen=True, kw_only=True):
-    """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same."""
+    """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same.
+
+    `external_tools`, and the `agent` as it begins a run with them, are for an execution that begins with the message;
+    an open one keeps its own. Without an `agent` it is the one that runs.
+    """
 
     DOING = "send to"
     messages: tuple[Message, ...]
     by: str = "user"
     key: str | None = None
     context: JsonValue = None
+    external_tools: tuple[ToolSpec, ...] = ()
+    agent: AgentSnapshot | None = None
 
 
 class Resume(FromOutside, frozen=True, kw_only=True):
@@ -105,6 +114,22 @@ class Resume(FromOutside, frozen=True, kw_only=True):
     context: JsonValue = None
 
 
+class AnswerCall(FromOutside, frozen=True, kw_only=True):
+    """Give the result of the external call `effect_id`, or the `error` with which it failed, at the instant `at`.
+
+    `at` is in microseconds of UTC.
+    """
+
+    DOING = "answer a call of"
+    effect_id: str
+    by: str
+    at: int
+    result: JsonValue = None
+    error: str | None = None
+    reason: str | None = None
+    key: str | None = None
+
+
 class Settle(FromOutside, frozen=True, kw_only=True):
     """Give a verdict on the call `effect_id`, whose outcome is unknown."""
 
@@ -116,4 +141,4 @@ class Settle(FromOutside, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-Command = Start | Retry | Send | Resume | Settle | Approve | Deny | Fork | OwnersCommand
+Command = Start | Retry | Send | Resume | AnswerCall | Settle | Approve | Deny | Fork | OwnersCommand

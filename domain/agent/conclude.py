@@ -77,7 +77,8 @@ def conclude(
         case effects.StartInference():
             return _inference(state, execution.agent, effect, judges.requests)
         case effects.RunCalls(starts=starts, deadline=deadline) if starts:
-            return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
+            cut_by = deadline.cut_by if deadline and deadline.at <= now else None
+            return start_calls(state, starts, cut_by=cut_by, now=now + judges.behind(), unfit=judges.unfit)
         case (
             effects.RunHooks()
             | effects.ResolveInstructions()

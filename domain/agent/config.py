@@ -80,6 +80,11 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
         left = structs.replace(self.fallback, models=tuple(later)) if later else None
         return structs.replace(self, model=following.model, output=following.output, fallback=left).switched(times - 1)
 
+    def with_external(self, tools: tuple[ToolSpec, ...]) -> "AgentSnapshot":
+        """Return the agent with these external tools beside its own, whose names go first."""
+        more = tuple(tool for tool in tools if self.tool(tool.name) is None)
+        return structs.replace(self, tools=(*self.tools, *more)) if more else self
+
     def has_hooks(self, hook_type: str) -> bool:
         """Tell whether any hook is registered for `hook_type`."""
         return any(hook.type == hook_type for hook in self.hooks)

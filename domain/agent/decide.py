@@ -9,8 +9,8 @@ from typing import assert_never, cast
 from msgspec import structs
 
 from steptrail.domain.agent import events
-from steptrail.domain.agent.answers import answer_approval, settle
-from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
+from steptrail.domain.agent.answers import answer_approval, answer_call, settle
+from steptrail.domain.agent.commands import AnswerCall, Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.events.execution import Override
 from steptrail.domain.agent.fold import ExecutionFold
@@ -29,6 +29,7 @@ from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import SegmentEnd, end_of_segment
 from steptrail.domain.shared.state import of_fork
 from steptrail.domain.shared.steering import asked_by_leaving, steered
+from steptrail.domain.tools import ToolSpec
 from steptrail.domain.version import VERSION
 
 
@@ -60,6 +61,8 @@ def decide(state: AgentState, command: Command) -> tuple[events.AgentEvent, ...]
             return _leave(state, at)
         case Settle():
             return settle(state, command)
+        case AnswerCall():
+            return answer_call(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
         case Fork():
@@ -74,6 +77,8 @@ def _what(command: FromOutside) -> str:
             return said(command.input, context=command.context)
         case Send():
             return said(*command.messages, context=command.context)
+        case AnswerCall(effect_id=effect):
+            return f"answer {effect}"
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:
@@ -101,7 +106,8 @@ def _start(state: AgentState, command: Start) -> tuple[events.AgentEvent, ...]:
         raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
     elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
         opened = (events.MetadataChanged(changes=changes, by=command.by),)
-    return (*opened, _execution(state, command, command.agent, input=command.input))
+    given = command.external_tools
+    return (*opened, _execution(state, command, command.agent, input=command.input, external_tools=given))
 
 
 def _retry(state: AgentState, command: Retry) -> tuple[events.AgentEvent, ...]:
@@ -111,8 +117,17 @@ def _retry(state: AgentState, command: Retry) -> tuple[events.AgentEvent, ...]:
     changes = {name: value for name, value in given.items() if value is not None}
     overrides = cast("tuple[Override, ...]", tuple(changes))
     snapshot = structs.replace(command.agent, **changes)
-    retried = state.execution_id
-    return (_execution(state, command, snapshot, retry_of=retried, reason=command.reason, overrides=overrides),)
+    external = state.execution.external_tools if state.execution is not None else ()
+    begun = _execution(
+        state,
+        command,
+        snapshot,
+        retry_of=state.execution_id,
+        reason=command.reason,
+        overrides=overrides,
+        external_tools=external,
+    )
+    return (begun,)
 
 
 def _execution(
@@ -124,6 +139,7 @@ def _execution(
     retry_of: str | None = None,
     reason: str | None = None,
     overrides: tuple[Override, ...] = (),
+    external_tools: tuple[ToolSpec, ...] = (),
 ) -> events.ExecutionStarted:
     ordinal = state.fold.executions + 1
     return events.ExecutionStarted(
@@ -140,6 +156,7 @@ def _execution(
         reason=reason,
         overrides=overrides,
         context=command.context,
+        external_tools=external_tools,
     )
 
 
@@ -175,7 +192,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
             interrupted_seconds=seconds_between(since, command.last_seen) if since is not None else 0.0,
             agent=command.agent if differs else None,
             switched=switched,
-            changes=changes_between(execution.agent, command.agent.switched(switched)) if differs else (),
+            changes=_changes(execution, command.agent.switched(switched)) if differs else (),
             limits=command.limits,
             error_policy=command.error_policy,
             moved=command.moved,
@@ -184,6 +201,10 @@ def _resume(state: AgentState, command: Resume) -> tuple[events.AgentEvent, ...]
             context=command.context if command.context != execution.context else None,
         ),
     )
+
+
+def _changes(execution: ExecutionFold, agent: AgentSnapshot) -> tuple[str, ...]:
+    return changes_between(execution.agent, agent.with_external(execution.external_tools))
 
 
 def switches_to_its_model(execution: ExecutionFold, agent: AgentSnapshot) -> int:

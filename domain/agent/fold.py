@@ -21,6 +21,7 @@ from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.fold import ExecutionBase, FoldBase
 from steptrail.domain.shared.stopwatch import Stopwatch
+from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
 HookPhase = tuple[str, int, int | None]
@@ -69,7 +70,8 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     answers in a row that were rejected. `answer_due` says that the next model call is the one of `OutputMode.LAST` that
     asks for the answer. `context` is what was said of the run. `agent` is the agent as it goes on by now, and
     `switched` says how many of its models were passed over. `switches` are the events that say why. `instructed` has
-    the names of the instructions whose functions were asked before its newest step.
+    the names of the instructions whose functions were asked before its newest step. `external_tools` were given for
+    this execution alone; `agent` has them too.
     """
 
     input: Message | None
@@ -98,6 +100,7 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     answer_due: bool = False
     context: JsonValue = None
     instructed: tuple[str, ...] = ()
+    external_tools: tuple[ToolSpec, ...] = ()
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Add a bill: the tokens, and the part of them for each model, as far as the models are known."""

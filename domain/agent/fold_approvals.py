@@ -1,16 +1,13 @@
 """Fold handlers of approvals: a call is held, a person is asked about it, and the question is answered or expires."""
 
-from bisect import bisect_left
-
 from msgspec import structs
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.fold import SessionFold
-from steptrail.domain.agent.fold_calls import end_call, move_call
+from steptrail.domain.agent.fold_calls import end_call, end_wait, move_call
 from steptrail.domain.agent.ids import position_of
 from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.kernel.standing import answered
 from steptrail.domain.shared.approvals import Approval
 
 APPROVAL_HANDLERS = Handlers[SessionFold, [int], None]()
@@ -32,7 +29,7 @@ def _granted(fold: SessionFold, event: stored.ApprovalGranted, at: int) -> None:
     if (asked := _asked_about(fold, event.approval_id)) is None:
         return
     call, approval = asked
-    _end_wait(fold, call.position, approval.id, at)
+    end_wait(fold, call.position, approval.id, at)
     run = call.call
     if event.arguments is not None:
         run = structs.replace(run, arguments=event.arguments, raw=None)
@@ -44,7 +41,7 @@ def _denied(fold: SessionFold, event: stored.ApprovalDenied, at: int) -> None:
     fold.remember(event.key, f"deny {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is not None:
         call, approval = asked
-        _end_wait(fold, call.position, approval.id, at)
+        end_wait(fold, call.position, approval.id, at)
         why = f": {event.reason}" if event.reason else ""
         text = f"This call was not run: {event.by} denied it{why}."
         end_call(
@@ -58,21 +55,7 @@ def _expired(fold: SessionFold, event: stored.ApprovalExpired, at: int) -> None:
         call, approval = asked
         text = "This call was not run: nobody approved it in time."
         end_call(fold, call.position, event, approval=structs.replace(approval, answer="expired"), text=text)
-        _end_wait(fold, call.position, approval.id)
-
-
-def _end_wait(fold: SessionFold, position: int, approval_id: str, answered_at: int | None = None) -> None:
-    """Mark the wait for an approval as answered, or leave it out when it was not.
-
-    The waits for approvals are in the order of the calls, so one is found without a look at all of them.
-    """
-    if (execution := fold.execution) is None:
-        return
-    waits = execution.waits
-    place = bisect_left(waits, position, key=lambda wait: position_of(wait.id))
-    if wait := next((each for each in waits[place : place + 1] if each.id == approval_id), None):
-        left = () if answered_at is None else answered((wait,), answered_at)
-        execution.waits = (*waits[:place], *left, *waits[place + 1 :])
+        end_wait(fold, call.position, approval.id)
 
 
 def _asked_about(fold: SessionFold, approval_id: str) -> tuple[ToolExecution, Approval] | None:

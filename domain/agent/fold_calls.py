@@ -4,6 +4,7 @@ An event without an entry in the table for the phase of its call is ignored, and
 about another attempt, an interruption after the outcome is known, and an event about a call that does not exist.
 """
 
+from bisect import bisect_left
 from typing import Any
 
 from msgspec import structs
@@ -12,10 +13,12 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import call_phase_after, is_looked_after
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import SessionFold
-from steptrail.domain.agent.step import Suspension, ToolExecution
+from steptrail.domain.agent.ids import position_of
+from steptrail.domain.agent.step import Deferral, Suspension, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.kernel.standing import answered
 from steptrail.domain.tools import OnUnknown, result_text
 from steptrail.domain.usage import BilledUsage
 
@@ -97,14 +100,40 @@ def _started(fold: SessionFold, event: stored.ToolExecutionStarted, at: int) -> 
         attempt=event.attempt,
         started_with=event.arguments_digest,
     )
-    if before is not None and event.attempt == 1 and execution is not None:
-        execution.tool_calls = {**execution.tool_calls, event.tool: execution.tool_calls.get(event.tool, 0) + 1}
+    if before is not None and event.attempt == 1:
+        _count_call(fold, event.tool)
+
+
+def _count_call(fold: SessionFold, tool: str) -> None:
+    if (execution := fold.execution) is not None:
+        execution.tool_calls = {**execution.tool_calls, tool: execution.tool_calls.get(tool, 0) + 1}
+
+
+@CALL_HANDLERS.of(stored.ToolCallDeferred)
+def _deferred(fold: SessionFold, event: stored.ToolCallDeferred, at: int) -> None:
+    before = move_call(
+        fold,
+        event.position,
+        event,
+        due_at=None,
+        error=None,
+        effect_id=event.effect_id,
+        started_with=event.arguments_digest,
+        deferral=Deferral(event.expires_at, at, fold.version + 1),
+    )
+    if before is not None:
+        _change(fold, before, attempt=before.attempt + 1)
+        if not before.attempt:
+            _count_call(fold, event.tool)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionCompleted)
 def _completed(fold: SessionFold, event: stored.ToolExecutionCompleted, at: int) -> None:
     text, seconds = _shown(event.result, event.shown_characters), event.duration_seconds
-    end_call(fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds)
+    before = end_call(
+        fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds
+    )
+    _heard(fold, before, event, at)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionFailed)
@@ -114,6 +143,34 @@ def _failed(fold: SessionFold, event: stored.ToolExecutionFailed, at: int) -> No
     )
     if before is not None:
         _change(fold, before, failures=before.failures + 1)
+    _heard(fold, before, event, at)
+
+
+def _heard(
+    fold: SessionFold,
+    before: ToolExecution | None,
+    event: stored.ToolExecutionCompleted | stored.ToolExecutionFailed,
+    at: int,
+) -> None:
+    """Take an answer to an external call, or the end of the time for one, out of what is waited for."""
+    if before is None or before.open_deferral is None or before.effect_id is None:
+        return
+    fold.remember(event.key, f"answer {before.effect_id}")
+    end_wait(fold, before.position, before.effect_id, at if event.settled_by is not None else None)
+
+
+def end_wait(fold: SessionFold, position: int, question: str, answered_at: int | None = None) -> None:
+    """Mark the wait for an answer about a call as answered, or leave it out when it was not.
+
+    Such waits are in the order of the calls, so one is found without a look at all of them.
+    """
+    if (execution := fold.execution) is None:
+        return
+    waits = execution.waits
+    place = bisect_left(waits, position, key=lambda wait: position_of(wait.id))
+    if wait := next((each for each in waits[place : place + 1] if each.id == question), None):
+        left = () if answered_at is None else answered((wait,), answered_at)
+        execution.waits = (*waits[:place], *left, *waits[place + 1 :])
 
 
 @CALL_HANDLERS.of(stored.ToolRetryScheduled)

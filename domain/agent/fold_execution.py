@@ -80,11 +80,12 @@ def _execution_started(fold: SessionFold, event: stored.ExecutionStarted, at: in
         ordinal=event.ordinal,
         input=answers,
         key=event.key,
-        agent=event.agent,
+        agent=event.agent.with_external(event.external_tools),
         started_at=at,
         wall=Stopwatch(since=at),
         retry_of=event.retry_of,
         context=context,
+        external_tools=event.external_tools,
     )
 
 
@@ -126,7 +127,8 @@ def _execution_resumed(fold: SessionFold, event: stored.ExecutionResumed, at: in
     if event.agent is not None or event.limits is not None or event.error_policy is not None:
         old, new = execution.agent, execution.agent
         if event.agent is not None:
-            new, execution.switched = event.agent.switched(event.switched), event.switched
+            new = event.agent.switched(event.switched).with_external(execution.external_tools)
+            execution.switched = event.switched
             if new.model.model != old.model.model and (last := execution.steps.last) is not None and last.reply is None:
                 # A call of the model before is no failure of this one. That of a tool stays a failure.
                 execution.consecutive_failures = 0

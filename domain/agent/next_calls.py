@@ -12,7 +12,7 @@ due are passed over by their phase alone.
 
 from collections.abc import Iterable
 
-from steptrail.domain.agent.asking import ask, must_ask
+from steptrail.domain.agent.asking import ask, must_approve, must_ask
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
 from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.deadline import deadline_of
@@ -23,17 +23,19 @@ from steptrail.domain.agent.fold_step import errors_of
 from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left, model_interrupted
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.shared.requests import Request
 
 _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, CallPhase.RETRYING})
 """The phases in which a call may start next. In the other phases, a call has ended or waits for something."""
 
 _RAN = frozenset({CallPhase.COMPLETED, CallPhase.FAILED, CallPhase.RETRYABLE, CallPhase.INTERRUPTED})
 """The phases in which hooks run after a call. A call that did not run has none."""
-_TO_COME = CANCELLABLE - {CallPhase.ANSWER}
-"""The phases in which a call waits for its turn. `answer_to_judge` says what is due for an answer."""
+_TO_COME = CANCELLABLE - {CallPhase.ANSWER, CallPhase.DEFERRED}
+"""The phases in which a call waits for its turn. `answer_to_judge` says what is due for an answer, and a call that is
+deferred holds up no other one."""
 _DUE = _TO_COME | {CallPhase.PARKED}
 _UNSETTLED = _TO_COME | {CallPhase.RUNNING, CallPhase.IN_DOUBT}
-_OPEN = _UNSETTLED | {CallPhase.PARKED, CallPhase.RETRYABLE}
+_OPEN = _UNSETTLED | {CallPhase.DEFERRED, CallPhase.PARKED, CallPhase.RETRYABLE}
 
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
@@ -57,7 +59,9 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
     hooked = _due_hooks_after(execution, step) if execution.agent.hooks else set[int]()
     call = next((each for each in step.calls if each.phase in _DUE or each.position in hooked), None)
     if call is None:
-        return None
+        if CallPhase.DEFERRED not in phases:
+            return None
+        return ask(execution, step, now) if stopping is None else _cancel_pending(step, _stopped_by(stopping))
     if call.phase is CallPhase.PARKED or call.phase in _RAN:
         # Calls of the same group go first, which a crash may have cut off or which are tried again: no person is waited
         # for before they have ended, and without the crash they would have ended before the hooks of any of them.
@@ -69,8 +73,12 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
             return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
         return RunHooks(HookType.POST_TOOL_USE, step.number, call.position)
     if stopping is not None:
-        return _cancel_pending(step, f"{stopping.by} stopped the run")
+        return _cancel_pending(step, _stopped_by(stopping))
     return _begin(execution, step, call, now, recorded_at)
+
+
+def _stopped_by(stopping: Request) -> str:
+    return f"{stopping.by} stopped the run"
 
 
 def starts_no_call(step: StepFold) -> bool:
@@ -101,6 +109,8 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
         if hooked := _without_hooks(execution, HookType.PRE_TOOL_USE, step, soon):
             return RunHooks(HookType.PRE_TOOL_USE, step.number, hooked[0].position)
     if asks:
+        if external := _external_to_come(execution, step):
+            return RunCalls(external, deadline=deadline_of(execution, step, now))
         return ask(execution, step, now)
     if first.phase is CallPhase.HELD and (refused := no_room_for(execution, first)) is not None:
         return Record((refused,))  # nobody is asked about it, and without a yes it cannot start
@@ -113,6 +123,13 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
     if due_at > recorded_at:
         return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
     return _run(execution, step, first, [], now)
+
+
+def _external_to_come(execution: ExecutionFold, step: StepFold) -> tuple[int, ...]:
+    """Return the external calls that are left and that nobody has to approve first: they are asked about as well."""
+    tools = {spec.name for spec in execution.agent.tools if spec.external is not None}
+    left = (call for call in step.calls if call.name in tools and call.phase in {CallPhase.NEW, CallPhase.APPROVED})
+    return tuple(call.position for call in left if not must_approve(execution, call))
 
 
 def _run(

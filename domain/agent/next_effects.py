@@ -216,7 +216,8 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> Effect | 
         return Record((WaitEnded(reason="settled"),))
     if execution.stop_request is not None:
         return Record((WaitEnded(reason="stop", by=execution.stop_request.by),))
-    due = hear(state.fold.step, now) if wait.kind == "approval" else _wait_on(state, execution, wait, now)
+    is_for_answers = wait.kind in {"approval", "external"}
+    due = hear(state.fold.step, wait.kind, now) if is_for_answers else _wait_on(state, execution, wait, now)
     if isinstance(due, KeepWaiting) and (pause := _pause(state, execution, now)) is not None:
         return pause
     return due

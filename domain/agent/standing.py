@@ -20,7 +20,7 @@ _AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WA
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
-    """Return the waits that begin with `event`, whose version is the next one: one, or one a child or an approval."""
+    """Return the waits that begin with `event`, whose version is the next one: one, or one a child or a question."""
     execution, step, version = fold.execution, fold.step, fold.version + 1
     if execution is None:
         return ()
@@ -39,18 +39,18 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
             for call in calls
             if call.suspension is not None
         )
-    if event.kind == "approval":
+    if event.kind in {"approval", "external"}:
         # Such a wait names the event that asks, because that event holds the digest of the arguments.
         return tuple(
             Wait(
-                id=asked.id,
-                kind=event.kind,
+                id=effect_id(execution.id, number, call.position),
+                kind="approval" if call.open_approval is not None else "external",
                 since=asked.asked_at,
                 asked_at_version=asked.asked_at_version,
                 due_at=asked.expires_at,
             )
             for call in calls
-            if (asked := call.open_approval) is not None
+            if (asked := call.open_approval or call.open_deferral) is not None
         )
     name = f"{execution.id}:{number}" if event.position is None else effect_id(execution.id, number, event.position)
     return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
@@ -92,11 +92,11 @@ def _standing(state: AgentState) -> Standing:
 
 
 def _due_at(waits: tuple[Wait, ...]) -> int | None:
-    """Return when a run that waits can go on: after the last of its approvals, or after the first of other waits."""
+    """Return when a run that waits can go on: after the last of its questions, or after the first of other waits."""
     ends = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in waits)
     times = [end for end in ends if end is not None]
-    is_for_approvals = any(wait.kind == "approval" for wait in waits)
-    return (max if is_for_approvals else min)(times, default=None)
+    is_for_answers = any(wait.kind in {"approval", "external"} for wait in waits)
+    return (max if is_for_answers else min)(times, default=None)
 
 
 def summary(state: AgentState) -> RunSummary:

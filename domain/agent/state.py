@@ -13,7 +13,7 @@ from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import AgentStep, OpenApproval, ToolExecution
+from steptrail.domain.agent.step import AgentStep, OpenApproval, OpenCall, ToolExecution
 from steptrail.domain.agent.waiting import is_sat_out
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
@@ -179,6 +179,20 @@ class AgentState(StreamState[SessionFold]):
             )
             for call in self.tool_executions
             if (asked := call.open_approval) is not None and self.as_of < asked.expires_at
+        )
+
+    @property
+    def open_calls(self) -> tuple[OpenCall, ...]:
+        """The external calls for whose results somebody is asked at `as_of`."""
+        return tuple(
+            OpenCall(
+                id=call.effect_id or "",
+                tool=call.name,
+                arguments=own(call.arguments),
+                expires_at=to_datetime(asked.expires_at),
+            )
+            for call in self.tool_executions
+            if (asked := call.open_deferral) is not None and self.as_of < asked.expires_at
         )
 
     @property

@@ -41,6 +41,7 @@ CALL_STATUS: Mapping[CallPhase, CallStatus] = {
     CallPhase.FORBIDDEN: CallStatus.PENDING,
     CallPhase.ASKING: CallStatus.PENDING,
     CallPhase.APPROVED: CallStatus.PENDING,
+    CallPhase.DEFERRED: CallStatus.PENDING,
     CallPhase.AGAIN: CallStatus.PENDING,
     CallPhase.RETRYING: CallStatus.PENDING,
     CallPhase.SUSPENDED: CallStatus.PENDING,
@@ -90,6 +91,26 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class OpenCall(Struct, frozen=True, kw_only=True):
+    """An external call that waits for somebody's result. `id` is what the answer names: its effect id."""
+
+    id: str
+    tool: str
+    arguments: dict[str, JsonValue] | None
+    expires_at: Datetime
+
+
+class Deferral(Value, frozen=True):
+    """The question for the result of an external call. Instants are microseconds of UTC.
+
+    `asked_at_version` is the version of the event that asks.
+    """
+
+    expires_at: int
+    asked_at: int
+    asked_at_version: int
+
+
 class Suspension(Value, frozen=True):
     """The session that a call runs waits or is paused, for `reason`; `until` is in microseconds of UTC."""
 
@@ -123,6 +144,7 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     hold: Hold | None = None
     approval: Approval | None = None
     suspension: Suspension | None = None
+    deferral: Deferral | None = None
     usage: BilledUsage = BilledUsage()
     result: JsonValue = None
     text: str | None = None
@@ -173,12 +195,17 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     @property
     def waits_for_a_person(self) -> bool:
         """Tell whether the call can go on only after a person's answer."""
-        return self.phase in {CallPhase.PARKED, CallPhase.ASKING}
+        return self.phase in {CallPhase.PARKED, CallPhase.ASKING, CallPhase.DEFERRED}
 
     @property
     def open_approval(self) -> Approval | None:
         """The approval that the call waits for; None when there is no open question about the call."""
         return self.approval if self.phase is CallPhase.ASKING else None
+
+    @property
+    def open_deferral(self) -> Deferral | None:
+        """The question for the result of an external call; None when there is no open one."""
+        return self.deferral if self.phase is CallPhase.DEFERRED else None
 
     @property
     def is_settled(self) -> bool:

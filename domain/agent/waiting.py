@@ -7,7 +7,7 @@ from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.instants import seconds_between
 
-_LEFT = frozenset({"approval", "child", "resources"})
+_LEFT = frozenset({"approval", "child", "external", "resources"})
 
 
 def is_short_wait(limits: Limits, until: int, now: int) -> bool:
@@ -17,7 +17,7 @@ def is_short_wait(limits: Limits, until: int, now: int) -> bool:
 
 def owner_stays_for(limits: Limits, kind: str, until: int | None, now: int) -> bool:
     """Tell whether the owner of a session stays for a wait of this kind; otherwise it lets the session rest."""
-    # However soon an approval expires, the run waits for a person. A child may wait for one too. Resources are opened
+    # However soon a question expires, the run waits for a person. A child may wait for one too. Resources are opened
     # once a segment, so another try is another segment.
     return until is not None and kind not in _LEFT and is_short_wait(limits, until, now)
 

@@ -97,6 +97,7 @@ WaitKind = Literal[
     "tool_retry",
     "unknown_outcome",
     "approval",
+    "external",
     "child",
     "resources",
     "node_retry",
@@ -104,16 +105,17 @@ WaitKind = Literal[
     "step",
 ]
 """The kinds of waits: for the time to try a step, a call or a node again, for a person's verdict on an interrupted
-call, for approvals, for the session that a call runs, for things that could not be opened for the run, for the answer
-of a person to a node of a workflow, or to a step that is held."""
+call, for approvals, for the results of external calls, for the session that a call runs, for things that could not be
+opened for the run, for the answer of a person to a node of a workflow, or to a step that is held."""
 
 
 class WaitStarted(Event, frozen=True, kw_only=True):
     """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait.
 
-    `position` is that of the call that is waited for; of several calls, that of one. A wait for approvals is for all
-    that are open, until the last of them expires. `problem` is the class of the exception because of which the run
-    waits for its resources; the text of such an exception may hold a secret, and is not stored.
+    `position` is that of the call that is waited for; of several calls, that of one. A wait for approvals and
+    external calls is for all that are open, until the last of them expires. `problem` is the class of the exception
+    because of which the run waits for its resources; the text of such an exception may hold a secret, and is not
+    stored.
     """
 
     TYPE = "wait.started.v1"

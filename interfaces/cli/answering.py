@@ -1,4 +1,4 @@
-"""`answer` and `step`: what people say to a run of a workflow, from any process, without the workflow."""
+"""`answer` and `step`: what people say to a run of a workflow, or an agent's external call, from any process."""
 
 import argparse
 from typing import Any
@@ -7,20 +7,23 @@ from steptrail.domain.errors import stream_name
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, named, prefix, who
-from steptrail.interfaces.cli.steering import carried_out
+from steptrail.interfaces.cli.steering import carried_out, whole_effect
 from steptrail.interfaces.python.session import Session
 
 
 def register(commands: Commands) -> None:
     """Add the commands."""
-    answer = commands.add("answer", _answer, "Answer the question of a node of run ID; an answer is taken once.")
+    answer = commands.add("answer", _answer, "Answer a node of run ID, or an external call of session ID; once.")
     answer.add_argument("id", metavar="ID", type=prefix)
-    answer.add_argument("what", metavar="WHAT", help="the node that asks, or its request, as `inbox` prints it")
+    answer.add_argument(
+        "what", metavar="WHAT", help="the node that asks, its request, or the effect id of a call, as `inbox` prints it"
+    )
     said = answer.add_mutually_exclusive_group()
     said.add_argument("--approve", dest="approved", action="store_true", default=None, help="yes")
     said.add_argument("--reject", dest="approved", action="store_false", default=None, help="no")
     answer.add_argument("--choice", metavar="OPTION", help="one of the options of the question")
-    answer.add_argument("--data", metavar="JSON", help="the input, or the changes of an edit, an object")
+    answer.add_argument("--data", metavar="JSON", help="the input, the changes of an edit, or the result of a call")
+    answer.add_argument("--failed", metavar="TEXT", help="the external call failed")
     answer.add_argument("--notes", metavar="TEXT", help="what else there is to say")
     answer.add_argument("--digest", help="only to the question of this digest, as `inbox` prints it")
     _by(answer)
@@ -43,11 +46,26 @@ def _by(parser: Parser) -> None:
 
 def _answer(arguments: argparse.Namespace, output: Output) -> None:
     said = named(arguments, "approved", "choice", "notes")
-    if arguments.data is None and all(each is None for each in said.values()):
+    if arguments.data is arguments.failed is None and all(each is None for each in said.values()):
         raise Refusal("nothing is answered: say --approve, --reject, --choice OPTION, --data JSON or --notes TEXT")
-    said["data"] = None if arguments.data is None else json_value("--data", arguments.data)
-    said |= named(arguments, "by", "digest", "key")
-    carried_out(arguments, output, lambda handle: _flow(handle).answer(arguments.what, **said))
+    data = None if arguments.data is None else json_value("--data", arguments.data)
+    who = named(arguments, "by", "key")
+
+    def carry(handle: Any) -> Any:
+        if not isinstance(handle, Session):
+            if arguments.failed is not None:
+                raise Refusal("--failed: it is for an external call of an agent; a node is answered with --reject")
+            return _flow(handle).answer(arguments.what, **said, data=data, **who, digest=arguments.digest)
+        if (arguments.data is None) == (arguments.failed is None):
+            raise Refusal("an external call of an agent is answered with --data JSON or --failed TEXT")
+        for_nodes = {"--approve or --reject": arguments.approved, "--choice": arguments.choice}
+        for option, given in {**for_nodes, "--digest": arguments.digest}.items():
+            if given is not None:
+                raise Refusal(f"{option}: it is for a node of a workflow, and this is the session of an agent")
+        what = whole_effect(handle, arguments.what)
+        return handle.answer(what, data, error=arguments.failed, reason=arguments.notes, **who)
+
+    carried_out(arguments, output, carry)
 
 
 def _step(arguments: argparse.Namespace, output: Output) -> None:

@@ -99,6 +99,9 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
         case ExecutionStatus.WAITING if state.open_approvals:
             command = say("approve", state.agent_id, state.open_approvals[0].id, options=("--by", "WHO"))
             return WayOn(command, "`deny` in place of `approve`")
+        case ExecutionStatus.WAITING if state.open_calls:
+            command = say("answer", state.agent_id, state.open_calls[0].id, options=("--data", "JSON", "--by", "WHO"))
+            return WayOn(command, "--failed TEXT in place of --data")
         case ExecutionStatus.WAITING if child is not None:
             return WayOn(say("why", child), f"`{say('resume', who, state.agent_id)}` when that one can go on", None)
         case _:
@@ -138,6 +141,9 @@ def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]
         case "approval":
             who = ("--by", "WHO")
             return [*ways("approve", question.id, (*who, *digest)), *ways("deny", question.id, who)]
+        case "external":
+            answers = [(*answer, "--by", "WHO") for answer in (("--data", "JSON"), ("--failed", "TEXT"))]
+            return ways("answer", question.id, *answers)
         case "human":
             answers = [(*answer, "--by", "WHO", *digest) for answer in _answers(question)]
             return ways("answer", question.node or question.id, *answers)

@@ -139,6 +139,8 @@ def _what(question: Question) -> str:
     match question.kind:
         case "approval":
             return f"to run {what}"
+        case "external":
+            return f"for the result of {what}"
         case "human":
             return f"in {question.node} ({question.type}): {question.prompt}"
         case "step":

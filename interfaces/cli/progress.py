@@ -101,6 +101,9 @@ class Progress:
             case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
                 self._calls[position] = tool
                 return (f"  {tool} started{f', attempt {attempt}' if attempt > 1 else ''}",)
+            case stored.ToolCallDeferred(position=position, tool=tool, effect_id=effect):
+                self._calls[position] = tool
+                return (f"  {tool} waits for its result: {effect}",)
             case stored.ToolExecutionCompleted(position=position, duration_seconds=seconds):
                 return (f"  {self._name(position)} finished in {seconds:.2f} s",)
             case stored.ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):

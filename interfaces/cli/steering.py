@@ -91,7 +91,7 @@ def _settle(arguments: argparse.Namespace, output: Output) -> None:
     who = named(arguments, "by", "reason")
 
     async def carry(handle: Any) -> Any:
-        whole, is_agent = _whole(handle, arguments.effect), isinstance(handle, Session)
+        whole, is_agent = whole_effect(handle, arguments.effect), isinstance(handle, Session)
         if arguments.result is not None:
             said = {"result" if is_agent else "output": result}
             return await handle.settle(whole, "completed", **said, **who)
@@ -111,15 +111,16 @@ def _approve(arguments: argparse.Namespace, output: Output) -> None:
     said["arguments"] = (
         None if arguments.edit is None else json_object("--edit", arguments.edit, "arguments have names")
     )
-    carried_out(arguments, output, lambda handle: handle.approve(_whole(handle, arguments.approval), **said))
+    carried_out(arguments, output, lambda handle: handle.approve(whole_effect(handle, arguments.approval), **said))
 
 
 def _deny(arguments: argparse.Namespace, output: Output) -> None:
     said = named(arguments, "by", "reason")
-    carried_out(arguments, output, lambda handle: handle.deny(_whole(handle, arguments.approval), **said))
+    carried_out(arguments, output, lambda handle: handle.deny(whole_effect(handle, arguments.approval), **said))
 
 
-def _whole(handle: Steered, effect: str) -> str:
+def whole_effect(handle: Steered, effect: str) -> str:
+    """Return the whole id of an effect of a session, which may have been given without the session's id."""
     # The id of the session stands in front of every effect id, and may have been shortened.
     return effect if effect.startswith(f"{handle.id}:") else f"{handle.id}:{effect}"
 
@@ -143,9 +144,10 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Callable[[
 
 
 def _said(arguments: argparse.Namespace, result: Any, on: WayOn) -> str:
-    count = len(result.state.open_approvals) if isinstance(result, RunResult) else 0
+    state = result.state if isinstance(result, RunResult) else None
+    count = len(state.open_approvals) + len(state.open_calls) if state is not None else 0
     match arguments.command, result.status:
-        case "approve" | "deny", ExecutionStatus.WAITING if count:
+        case "approve" | "deny" | "answer", ExecutionStatus.WAITING if count:
             left = "1 more question is open" if count == 1 else f"{count} more questions are open"
             return f"recorded; {left}: {on}"
         case "fork", status:

@@ -123,6 +123,8 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
             return f"{many(usage.total, 'token')}, by {hook}"
         case stored.ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
             return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
+        case stored.ToolCallDeferred(tool=tool, effect_id=effect, expires_at=until):
+            return f"{tool} ({effect}), until {clock_time(until)}"
         case stored.ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
             return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}: {result_text(result)}"
         case stored.ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):

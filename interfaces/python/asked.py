@@ -12,7 +12,8 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.given import a_context, a_history, a_message
+from steptrail.runtime.agent.given import a_context, a_history, a_message, for_run_with
+from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.kernel.ids import session_or_unnamed
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Asked(NamedTuple):
     vars: Mapping[str, object] | None
     messages: Sequence[Message]
     artifacts: "Sequence[Artifact]"
+    external_tools: Sequence[RunnableTool]
 
     def session_id(self) -> SessionId:
         """Return the id that was given, that of a session for the key, or a new one."""
@@ -51,10 +53,11 @@ class Asked(NamedTuple):
             if getattr(self, name):
                 raise ConfigurationError(f"an agent is run without `{name}`: that is for workflows")
         history = a_history(self.history)
+        snapshot, external = for_run_with(agent, self.external_tools)
         make = partial(
             Start,
             input=said,
-            agent=agent.snapshot,
+            agent=snapshot,
             worker=worker,
             by=self.by,
             key=self.key,
@@ -63,5 +66,6 @@ class Asked(NamedTuple):
             context=a_context(agent, self.context),
             history=history,
             new=self.new,
+            external_tools=external,
         )
         return make() if len(history) <= _AT_ONCE else await asyncio.to_thread(make)

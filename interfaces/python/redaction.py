@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     ApprovalRequested,
     InferenceCompleted,
     InferenceStarted,
+    ToolCallDeferred,
     ToolExecutionCompleted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
@@ -83,7 +84,11 @@ def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> Agen
         case InferenceStarted() if state.agent is not None:
             request = requests.build(state, state.agent)
             return structs.replace(event, request_digest=requests.digest(request))
-        case ToolExecutionStarted(position=position) | ApprovalRequested(position=position):
+        case (
+            ToolExecutionStarted(position=position)
+            | ToolCallDeferred(position=position)
+            | ApprovalRequested(position=position)
+        ):
             calls = state.tool_executions
             if position < len(calls):
                 return structs.replace(event, arguments_digest=calls[position].arguments_digest)

@@ -1,23 +1,27 @@
 """`Session`: a handle on one session, from any process."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from steptrail.domain.agent.commands import Retry, Send, Settle, Verdict
+from steptrail.domain.agent.commands import AnswerCall, Retry, Send, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.forks import Fork
+from steptrail.infrastructure.tools.external import ExternalTool
+from steptrail.interfaces.python.fitting_results import refuse_unfit_result
 from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_message
+from steptrail.runtime.agent.given import a_context, a_message, for_run_with
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
@@ -55,6 +59,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
+        external_tools: Sequence[ExternalTool] = (),
     ) -> RunResult[OutputT]:
         """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
 
@@ -62,12 +67,12 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         next boundary and keeps the run going; where another process runs it, this returns as soon as the message is
         stored, with the status `in_progress`. Of messages sent at the same moment none is lost: they are stored in the
         order of their commits. With a `key` the same message is said once, however often it is sent. An execution that
-        begins with it has the `context`, or else that of the one before; from there on the session has the entries of
-        `metadata`, such as its `tenant`. Raises `CommandRejected` for a key that came with something else, and while an
-        execution with another context is open.
+        begins with it has the `context`, or else that of the one before, and the `external_tools` for itself alone;
+        from there on the session has the entries of `metadata`, such as its `tenant`. Raises `CommandRejected` for a
+        key that came with something else, and while an execution with another context is open.
         """
-        given, said = an_agent(agent), a_message(text)
-        sent = Send(messages=(said,), by=by, key=key, context=a_context(given, context))
+        given = an_agent(agent)
+        sent = _sent(given, text, by, key, context, external_tools)
         return await self._control.send(given, sent, metadata or {})
 
     async def post(
@@ -79,14 +84,15 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
+        external_tools: Sequence[ExternalTool] = (),
     ) -> RunResult[Any]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
 
         While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
         `work` answers. Safe to repeat with a `key`, and refused, like `send`.
         """
-        given, said = an_agent(agent), a_message(text)
-        sent = Send(messages=(said,), by=by, key=key, context=a_context(given, context))
+        given = an_agent(agent)
+        sent = _sent(given, text, by, key, context, external_tools)
         return RunResult(await self._control.post(given, sent, metadata or {}))
 
     async def retry(
@@ -182,6 +188,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
+        external_tools: Sequence[ExternalTool] = (),
     ) -> RunStream[AgentEvent, RunResult[OutputT]]:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`, `send` and `resume`."""
         env, session_id = self._env, self.session_id
@@ -190,7 +197,9 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
             watched = Session(env, session_id, on_commit, on_update)
             if text is None:
                 return await watched.resume(agent, by=by, context=context)
-            return await watched.send(agent, text, by=by, key=key, metadata=metadata, context=context)
+            return await watched.send(
+                agent, text, by=by, key=key, metadata=metadata, context=context, external_tools=external_tools
+            )
 
         return RunStream(work)
 
@@ -212,6 +221,35 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         """
         said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message, reason=reason)
+        telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
+        return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
+
+    async def answer(
+        self,
+        effect_id: str,
+        result: object = None,
+        *,
+        by: str,
+        error: str | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> RunResult[Any]:
+        """Give the result of an external call, or the `error` with which it failed, from any process.
+
+        The run goes on at the next `resume`, or by a worker, after the last open question of the reply was answered;
+        `state.open_calls` and the inbox list what is asked. `key` makes it safe to answer again. Raises
+        `SessionNotFound`, `CommandRejected` for a result that does not fit the type that its tool declares, and when no
+        such call is open: it was answered, has expired, or never was. Raises `NotStorable` for a result that is no
+        JSON.
+        """
+        if error is not None and result is not None:
+            raise ConfigurationError("an external call is answered with a `result` or an `error`, not with both")
+        said = to_json_value(result, "result")
+        command = AnswerCall(
+            effect_id=effect_id, by=by, at=self._env.clock.utc(), result=said, error=error, reason=reason, key=key
+        )
+        if error is None:
+            refuse_unfit_result(await self.state(), command)
         telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
 
@@ -244,3 +282,17 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         into = checked_session_id(session_or_unnamed(session))
         await self._forked(stream_of(into), at, Fork(by=by, name=name, reason=reason, metadata=metadata or {}))
         return Session(self._env, into)
+
+
+def _sent(
+    agent: AnyAgent, text: str | Message, by: str, key: str | None, context: object, tools: Sequence[ExternalTool]
+) -> Send:
+    said, (snapshot, external) = a_message(text), for_run_with(agent, tools)
+    return Send(
+        messages=(said,),
+        by=by,
+        key=key,
+        context=a_context(agent, context),
+        external_tools=external,
+        agent=snapshot if external else None,
+    )

@@ -167,6 +167,7 @@ class SyncSession(Twin[Session]):
     unpause = blocking(Session.unpause)
     stop = blocking(Session.stop)
     settle = blocking(Session.settle)
+    answer = blocking(Session.answer)
     approve = blocking(Session.approve)
     deny = blocking(Session.deny)
     state = blocking(Session.state)

@@ -20,6 +20,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.tools.external import ExternalTool
 from steptrail.interfaces.python.asked import Asked
 from steptrail.interfaces.python.eraser import Eraser
 from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow
@@ -185,6 +186,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
@@ -221,6 +223,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
         on_commit: "OnCommit | OnFlowCommit | None" = None,
         on_update: OnUpdate | None = None,
@@ -247,7 +250,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
 
         `by` is the name of the asking person. The session has the entries of `metadata` from where an execution is
         begun for this input; a command that comes again leaves them as they are. `history` is a conversation that was
-        held elsewhere, such as the messages of another state: a new session begins with it. `new` begins a session and
+        held elsewhere, such as the messages of another state: a new session begins with it. `external_tools` are tools
+        without a body that the agent has for this run alone, such as those of a front end. `new` begins a session and
         takes no other. `on_commit` is told of the events that this process stores, `on_update` of the live updates
         between them: text as the model writes it, the progress of tools. Raises `ConfigurationError` for a context that
         does not fit or is missing, `CommandRejected` while the session
@@ -255,7 +259,20 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
         """
         asked = Asked(
-            input, session, by, key, context, metadata, parent, new, history, options, vars, messages, artifacts
+            input,
+            session,
+            by,
+            key,
+            context,
+            metadata,
+            parent,
+            new,
+            history,
+            options,
+            vars,
+            messages,
+            artifacts,
+            external_tools,
         )
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import run_flow
@@ -277,6 +294,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         context: ContextT | None = None,
         metadata: dict[str, JsonValue] | None = None,
         history: Sequence[Message] = (),
+        external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
         on_commit: OnCommit | None = None,
     ) -> Session: ...
@@ -309,6 +327,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         context: Any = None,
         metadata: dict[str, JsonValue] | None = None,
         history: Sequence[Message] = (),
+        external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
         on_commit: "OnCommit | OnFlowCommit | None" = None,
         options: "RunOptions | None" = None,
@@ -326,7 +345,20 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         `new`.
         """
         asked = Asked(
-            input, session, by, key, context, metadata, None, new, history, options, vars, messages, artifacts
+            input,
+            session,
+            by,
+            key,
+            context,
+            metadata,
+            None,
+            new,
+            history,
+            options,
+            vars,
+            messages,
+            artifacts,
+            external_tools,
         )
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import start_flow
@@ -350,6 +382,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
     ) -> RunStream[AgentEvent, RunResult[OutputT]]: ...
     @overload

@@ -36,6 +36,12 @@ def _started(moment: Moment, event: stored.ToolExecutionStarted) -> LifecycleEve
         )
 
 
+@OF_TOOLS.of(stored.ToolCallDeferred)
+def _deferred(moment: Moment, event: stored.ToolCallDeferred) -> LifecycleEvents:
+    if (call := moment.call(event.position)) is not None:
+        yield tools.ToolCallStarted(**moment.call_head(call), args=call.arguments or {}, attempt=call.attempt)
+
+
 @OF_TOOLS.of(stored.ToolExecutionCompleted)
 def _completed(moment: Moment, event: stored.ToolExecutionCompleted) -> LifecycleEvents:
     if (call := moment.call(event.position)) is not None:

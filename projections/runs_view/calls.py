@@ -97,6 +97,19 @@ def _started(run: RunMemory, event: stored.ToolExecutionStarted, moment: RunMome
     )
 
 
+@CALL_HANDLERS.of(stored.ToolCallDeferred)
+def _deferred(run: RunMemory, event: stored.ToolCallDeferred, moment: RunMoment) -> None:
+    if (call := move_call(run, event.position, event, moment)) is None:
+        return
+    if not call.attempt:
+        run.tool_calls += 1
+    if call.ended is not None:
+        _put_attempt(run, call, moment)
+    call.attempt, call.try_version, call.ended = call.attempt + 1, moment.version, None
+    effect = plain(event.effect_id)
+    call.row.update(_NO_OUTCOME, effect_id=effect, attempts=call.attempt, started_at=moment.at)
+
+
 def _put_attempt(run: RunMemory, call: CallMemory, moment: RunMoment) -> None:
     """Write the newest try, which the row of the call will not tell of any more."""
     same = {name: call.row[name] for name in ("execution", "step", "call", "tool", "started_at")}

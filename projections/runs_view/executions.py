@@ -25,7 +25,7 @@ from steptrail.projections.runs_view.values import nanos, tokens, whole
 STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
-_FOR_PEOPLE = frozenset({"approval", "unknown_outcome", "human", "step"})
+_FOR_PEOPLE = frozenset({"approval", "external", "unknown_outcome", "human", "step"})
 _READ = ("tags", "tenant")
 _LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version": None}
 

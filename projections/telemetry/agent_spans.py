@@ -140,21 +140,22 @@ class AgentSpans:
     def _call(self, event: Event, version: int, at: int) -> None:
         spans = self._spans
         match event:
-            case stored.ToolExecutionStarted():
-                key = f"call {event.position}"
-                self._calls[f"{event.effect_id} {event.attempt}"] = key
+            case stored.ToolExecutionStarted() | stored.ToolCallDeferred():
+                key, attempt = f"call {event.position}", getattr(event, "attempt", 1)
+                self._calls[f"{event.effect_id} {attempt}"] = key
                 about: dict[str, Attribute] = {
                     Name.OPERATION: Operation.EXECUTE_TOOL.value,
                     Name.TOOL_NAME: event.tool,
                     Name.TOOL_CALL_ID: event.call_id,
-                    Own.EFFECT: event.effect.value,
                     Own.EFFECT_ID: event.effect_id,
                     Own.STEP: self._step,
-                    Own.ATTEMPT: event.attempt,
+                    Own.ATTEMPT: attempt,
                 }
+                if isinstance(event, stored.ToolExecutionStarted):
+                    about[Own.EFFECT] = event.effect.value
                 if self.told is not None:
                     about |= self.told.arguments(event.position)
-                effect = event.effect_id if event.attempt == 1 else None
+                effect = event.effect_id if attempt == 1 else None
                 name = f"{Operation.EXECUTE_TOOL} {event.tool}"
                 spans.begin_try(key, name, version, at, about, part=_STEP, effect=effect)
             case stored.ToolExecutionCompleted(position=position):

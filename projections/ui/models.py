@@ -19,6 +19,7 @@ UiStatusType = Literal["thinking", "tool_call", "tool_result", "error", "info", 
 UiToolStatus = Literal[
     "pending",
     "awaiting_approval",
+    "awaiting_result",
     "running",
     "retrying",
     "suspended",

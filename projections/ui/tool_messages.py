@@ -78,6 +78,8 @@ def _standing(call: ToolExecution) -> tuple[UiToolStatus, int | None]:
             return "running", None
         case CallPhase.ASKING:
             return "awaiting_approval", call.approval.expires_at if call.approval is not None else None
+        case CallPhase.DEFERRED:
+            return "awaiting_result", call.deferral.expires_at if call.deferral is not None else None
         case CallPhase.SUSPENDED:
             return "suspended", call.suspension.until if call.suspension is not None else None
         case CallPhase.RETRYABLE | CallPhase.RETRYING:

@@ -31,6 +31,7 @@ from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
+from steptrail.domain.tools import tool_form
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.instructions import Instructions
@@ -135,7 +136,7 @@ class Agent(Generic[OutputT_co, ContextT]):
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"agent {self.name!r}: {error}") from None
         # The fingerprint leaves out the locator: the same agent may be found in two places.
-        told = {**content, "below": self.digest}
+        told = {**content, "tools": [tool_form(tool) for tool in recorded.tools], "below": self.digest}
         told = {name: value for name, value in told.items() if name not in {"fingerprint", "locator"}}
         # An agent without these is the same as before there were any.
         told = {name: value for name, value in told.items() if value or name not in _LATER}

@@ -302,6 +302,7 @@ class SessionControl:
             execution = state.execution
             if strict and execution is not None and execution.agent.fingerprint != agent.snapshot.fingerprint:
                 goes_on = agent.snapshot.switched(switches_to_its_model(execution, agent.snapshot))
+                goes_on = goes_on.with_external(execution.external_tools)
                 changes = ", ".join(changes_between(execution.agent, goes_on)) or "limits, error policy or a workflow"
                 why = f"the agent is not the recorded one: {changes}"
                 raise CommandRejected("resume", self._session, why)
@@ -359,10 +360,11 @@ def _beginning(agent: AnyAgent, told: Send, metadata: dict[str, JsonValue], work
     """Return the command that says a message in a session at rest."""
     return Start(
         input=told.messages[0],
-        agent=agent.snapshot,
+        agent=agent.snapshot if told.agent is None else told.agent,
         worker=worker,
         by=told.by,
         key=told.key,
         metadata=metadata,
         context=told.context,
+        external_tools=told.external_tools,
     )

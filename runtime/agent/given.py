@@ -1,14 +1,21 @@
 """Checks that values which a caller gives as an agent, a message or a context are such, before they are used."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from msgspec import structs
+
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row
 from steptrail.domain.messages import Message
+from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.tool_port import RunnableTool
+from steptrail.runtime.kernel.given_code import spec_of_tool
 
 
 def an_agent(given: object) -> AnyAgent:
@@ -32,6 +39,26 @@ def a_message(given: object) -> Message:
 def a_history(given: Iterable[Message]) -> tuple[Message, ...]:
     """Return the messages of a history. Raises `ConfigurationError` for what is no list of messages."""
     return tuple(a_kind_of(Message, each, "a message of the history") for each in a_row(given, "history"))
+
+
+def for_run_with(agent: AnyAgent, given: Iterable[RunnableTool]) -> tuple[AgentSnapshot, tuple[ToolSpec, ...]]:
+    """Return an agent as it begins a run with external tools beside its own, and these tools.
+
+    Raises `ConfigurationError` for what is no external tool, and for a name that is taken.
+    """
+    tools, row = dict(agent.tools), a_row(given, "external_tools")
+    specs = [spec_of_tool(tool) for tool in row]
+    for tool, spec in zip(row, specs, strict=True):
+        if spec.external is None:
+            raise ConfigurationError(f"tool {spec.name!r} has a body: a run takes external tools, an agent the others")
+        if spec.name in tools:
+            raise ConfigurationError(f"agent {agent.name!r} would have two tools named {spec.name!r} in this run")
+        tools[spec.name] = tool
+    if not specs:
+        return agent.snapshot, ()
+    # How it is asked for its answer may depend on whether there are tools. It stays the agent that it is.
+    wider = replace(agent, tools=tools).snapshot
+    return structs.replace(agent.snapshot, output=wider.output, fallback=wider.fallback), tuple(specs)
 
 
 def a_context(agent: AnyAgent, given: object) -> JsonValue:

@@ -17,7 +17,6 @@ from steptrail.domain.agent.events import AgentEvent, InferenceStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.base import full_form
 from steptrail.domain.compact_json import compact_json
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.instructions import instructing
@@ -25,7 +24,7 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, OutputSpec
-from steptrail.domain.tools import ToolSpec
+from steptrail.domain.tools import ToolSpec, tool_form
 
 
 class Requests:
@@ -298,6 +297,6 @@ class _Digest:
         """Return the settings as JSON. They are mostly those of the request before, and are not encoded again then."""
         known = self._newest_settings
         if known is None or known[0] is not tools or known[1:3] != (choice, parallel):
-            form = compact_json([[full_form(tool) for tool in tools], choice, parallel])
+            form = compact_json([[tool_form(tool) for tool in tools], choice, parallel])
             known = self._newest_settings = (tools, choice, parallel, form)
         return known[3]

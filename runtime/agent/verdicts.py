@@ -1,4 +1,4 @@
-"""Finds verdicts on calls in doubt in the log of a session, for somebody whose verdict comes second."""
+"""Finds in the log of a session what settled a call in doubt, or answered an external one, for who comes second."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,6 +7,7 @@ from steptrail.domain.agent.events.tools import Then
 
 VERDICTS: Sequence[str] = (
     stored.ToolExecutionStarted.TYPE,
+    stored.ToolCallDeferred.TYPE,
     stored.ToolExecutionCompleted.TYPE,
     stored.ToolExecutionFailed.TYPE,
     stored.ToolExecutionInterrupted.TYPE,
@@ -27,7 +28,7 @@ def verdict_on(effect_id: str) -> Callable[[stored.AgentEvent], str | None]:
     def said(event: stored.AgentEvent) -> str | None:
         nonlocal asked
         match event:
-            case stored.ToolExecutionStarted(position=position):
+            case stored.ToolExecutionStarted(position=position) | stored.ToolCallDeferred(position=position):
                 begun[position] = event.effect_id
             case stored.WaitStarted(kind="unknown_outcome", position=position):
                 asked = position

@@ -12,6 +12,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools.decorator import tool
+from steptrail.infrastructure.tools.external import external_tool
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
@@ -39,6 +40,7 @@ __all__ = [
     "StopReason",
     "ToolContext",
     "ToolEffect",
+    "external_tool",
     "tool",
 ]
 

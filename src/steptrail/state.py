@@ -2,7 +2,7 @@
 
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import AgentStep, CallStatus, OpenApproval, ToolExecution
+from steptrail.domain.agent.step import AgentStep, CallStatus, OpenApproval, OpenCall, ToolExecution
 from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "CallStatus",
     "ExecutionStatus",
     "OpenApproval",
+    "OpenCall",
     "StateInfo",
     "ToolExecution",
 ]

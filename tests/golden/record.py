@@ -7,7 +7,18 @@ import orjson
 from msgspec import structs
 from pydantic import BaseModel
 
-from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, OnUnknown, Steptrail, ToolContext, ToolEffect, tool
+from steptrail import (
+    AgentBuilder,
+    ErrorPolicy,
+    HookType,
+    Limits,
+    OnUnknown,
+    Steptrail,
+    ToolContext,
+    ToolEffect,
+    external_tool,
+    tool,
+)
 from steptrail.continuation import (
     CallableCriterion,
     ContinuationCriteria,
@@ -234,6 +245,26 @@ async def approved(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def external(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    pick = external_tool("pick", "Pick a file.", {"type": "object"}, expires=3600.0)
+    theirs = external_tool("confirm", "Ask the user.", {"type": "object"})
+    wanted = calls(("pick", {"kind": "png"}), ("look", {"what": "a"}), ("refund", {"amount": 1}), ("confirm", {}))
+    script: list[Reply] = [wanted, calls(("pick", {}), ("confirm", {})), "Done."]
+    agent = building(script).with_tools(pick, refund).build()
+    await trail.run(agent, "Go", session=SESSION, external_tools=[theirs])
+    session = process(trail, clock).session(SESSION)
+    await session.answer(f"{SESSION}:1:1:3", True, by="page", key="k1")
+    await session.approve(f"{SESSION}:1:1:2", by="ana")
+    await session.answer(f"{SESSION}:1:1:0", {"name": "a.png"}, by="ana", reason="the newest one")
+    clock.advance(60.0)
+    await session.resume(agent)
+    await session.answer(f"{SESSION}:1:2:1", error="no page is open", by="page")
+    clock.advance(3600.0)
+    await session.resume(agent)
+    return trail
+
+
 async def voted(clock: HandClock) -> Steptrail:
     trail = first(clock)
     agent = (
@@ -339,6 +370,7 @@ STORIES: dict[str, Story] = {
     "waiting": waiting,
     "settled": settled,
     "approved": approved,
+    "external": external,
     "voted": voted,
     "suspended": suspended,
     "priced": priced,

@@ -215,19 +215,23 @@ def test_every_error_without_a_more_exact_one_is_raised_somewhere(root: Path) ->
 
 def test_the_classes_of_what_a_result_holds_can_be_imported() -> None:
     from steptrail import state
-    from steptrail.testing import ScriptedModel, call
+    from steptrail.testing import ScriptedModel, calls
 
     @steptrail.tool(approval=True)
     def pay(cents: int) -> str:
         """Pay."""
         return "paid"
 
-    agent = steptrail.AgentBuilder("a").with_model(ScriptedModel([call("pay", cents=1), "Done."])).with_tools(pay)
+    where = steptrail.external_tool("where", "Where the user is.", {"type": "object"})
+    script = [calls(("pay", {"cents": 1}), ("where", {})), "Done."]
+    agent = steptrail.AgentBuilder("a").with_model(ScriptedModel(script)).with_tools(pay, where)
     with steptrail.Steptrail.open_sync("sqlite:///:memory:") as trail:
         waiting = trail.run(agent.build(), "Pay.", session="s").state
         trail.session("s").approve(waiting.open_approvals[0].id, by="ana")
+        trail.session("s").answer(waiting.open_calls[0].id, "here", by="ana")
         done = trail.session("s").resume(agent.build()).state
     paid = done.steps[0].tool_executions[0]
-    held = (done, done.info, done.status, done.steps[0], paid, paid.status, waiting.open_approvals[0])
+    asked = (waiting.open_approvals[0], waiting.open_calls[0])
+    held = (done, done.info, done.status, done.steps[0], paid, paid.status, *asked)
     assert sorted({type(each).__name__ for each in held}) == state.__all__
     assert all(vars(state)[type(each).__name__] is type(each) for each in held)

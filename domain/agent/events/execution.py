@@ -14,6 +14,7 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.tools import ToolSpec
 
 Override = Literal["limits", "error_policy"]
 """A setting of the agent that a caller may replace for one execution."""
@@ -27,13 +28,15 @@ class ExecutionStarted(Event, frozen=True, kw_only=True):
     A retry has no input of its own: it goes on in the conversation as it is. `retry_of` is then the execution that it
     retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this execution
     alone. `library` is the version of Steptrail that began it. `context` is what the caller says of the run; None keeps
-    the context of the execution before it.
+    the context of the execution before it. `external_tools` were given for this execution, beside those of `agent`.
     """
 
     TYPE = "execution.started.v1"
     KIND = EventKind.INTENT
     CONTENT = frozenset({"context", "input"})
-    STATE = frozenset({"agent", "by", "execution_id", "key", "library", "reason", "retry_of", "worker"})
+    STATE = frozenset(
+        {"agent", "by", "execution_id", "external_tools", "key", "library", "reason", "retry_of", "worker"}
+    )
     execution_id: str
     ordinal: Positive
     segment: Count
@@ -47,6 +50,7 @@ class ExecutionStarted(Event, frozen=True, kw_only=True):
     reason: str | None = None
     overrides: tuple[Override, ...] = ()
     context: JsonValue = None
+    external_tools: tuple[ToolSpec, ...] = ()
 
 
 class ExecutionResumed(Event, frozen=True, kw_only=True):

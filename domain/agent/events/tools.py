@@ -48,16 +48,35 @@ class ToolExecutionStarted(Event, frozen=True, kw_only=True):
     read_settings: bool = False
 
 
+class ToolCallDeferred(Event, frozen=True, kw_only=True):
+    """The call is for somebody outside, who is asked for its result: its tool has no body here.
+
+    Its arguments are in the model's reply, or in an amendment or approval. Without an answer by `expires_at`
+    (microseconds of UTC) the call has failed.
+    """
+
+    TYPE = "tool.call.deferred.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"arguments_digest", "call_id", "effect_id", "tool"})
+    position: Count
+    call_id: str
+    tool: str
+    effect_id: str
+    arguments_digest: str
+    expires_at: int
+
+
 class ToolExecutionCompleted(Event, frozen=True, kw_only=True):
     """The tool returned. `shown_characters` is the length to which the text for the model was cut; None for all of it.
 
     `settled_by` is the person who reported the result, for a `settled_reason`; None when the tool itself returned it.
+    `key` makes it safe to report the result of an external call again.
     """
 
     TYPE = "tool.execution.completed.v1"
     KIND = EventKind.WORLD
     CONTENT = frozenset({"result", "settled_reason"})
-    STATE = frozenset({"settled_by", "usage"})
+    STATE = frozenset({"key", "settled_by", "usage"})
     position: Count
     result: JsonValue = None
     duration_seconds: Seconds
@@ -65,19 +84,21 @@ class ToolExecutionCompleted(Event, frozen=True, kw_only=True):
     settled_by: str | None = None
     settled_reason: str | None = None
     usage: BilledUsage | None = None
+    key: str | None = None
 
 
 class ToolExecutionFailed(Event, frozen=True, kw_only=True):
     """The tool raised, refused its arguments, ran out of time, or does not exist.
 
     `may_retry` says that the call is tried again: the tool's own rule covers such an error, and has tries left.
-    `cut_by` is the tool's timeout if that ended the call; None for a call that ended by itself.
+    `cut_by` is the tool's timeout if that ended the call; None for a call that ended by itself. `key` makes it safe to
+    report the failure of an external call again.
     """
 
     TYPE = "tool.execution.failed.v1"
     KIND = EventKind.WORLD
     CONTENT = frozenset({"settled_reason"})
-    STATE = frozenset({"settled_by", "usage"})
+    STATE = frozenset({"key", "settled_by", "usage"})
     position: Count
     error: ErrorInfo
     duration_seconds: Seconds
@@ -86,6 +107,7 @@ class ToolExecutionFailed(Event, frozen=True, kw_only=True):
     may_retry: bool = False
     cut_by: CutBy | None = None
     usage: BilledUsage | None = None
+    key: str | None = None
 
 
 class ToolRetryScheduled(Event, frozen=True, kw_only=True):
@@ -214,6 +236,7 @@ class ToolCallCancelled(Event, frozen=True, kw_only=True):
 
 ToolEvent = (
     ToolExecutionStarted
+    | ToolCallDeferred
     | ToolRetryScheduled
     | ToolExecutionCompleted
     | ToolExecutionFailed

@@ -160,6 +160,9 @@ async def _answered(handle: Any, question: Question, do: str, form: Mapping[str,
             await handle.approve(question.id, by=by, reason=reason, digest=question.digest)
         case "approval":
             await handle.deny(question.id, by=by, reason=reason)
+        case "external":
+            answer: dict[str, Any] = {"error": reason} if do == "failed" else {"result": _json(form)}
+            await handle.answer(question.id, by=by, reason=reason, **answer)
         case "step":
             action, _, target = do.partition(":")
             await handle.step(question.id, action, targets=(target,) if target else None, by=by, reason=reason)

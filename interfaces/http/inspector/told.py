@@ -79,6 +79,8 @@ def asked_text(question: Question) -> str:
     match question.kind:
         case "approval":
             return f"to approve {question.tool}"
+        case "external":
+            return f"to answer the call of {question.tool}"
         case "human":
             return f"to answer {question.node}"
         case "step":

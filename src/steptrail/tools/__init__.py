@@ -1,7 +1,8 @@
 """Tools that a model may call: `@tool`, what a tool is told, agents as tools, and what a tool without `@tool` needs."""
 
-from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.domain.tools import ApprovalRule, ExternalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.decorator import Tool, tool
+from steptrail.infrastructure.tools.external import ExternalTool
 from steptrail.infrastructure.tools.subagents import SpawnSubagent, Subagent, SubagentTool
 from steptrail.runtime.agent.tool_port import (
     Capture,
@@ -16,6 +17,8 @@ from steptrail.runtime.agent.tool_port import (
 __all__ = [
     "ApprovalRule",
     "Capture",
+    "ExternalRule",
+    "ExternalTool",
     "OnUnknown",
     "RunnableTool",
     "SpawnSubagent",

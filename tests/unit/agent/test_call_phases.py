@@ -21,6 +21,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallDeferred,
     ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
@@ -69,6 +70,9 @@ RESTS = ToolExecutionSuspended(position=0, session="child", reason="is waiting",
 LATE = ToolExecutionSettledLate(effect_id=EFFECT_ID, attempt=1, segment=1, result="late")
 CANCELLED = ToolCallCancelled(position=0, reason="stopped")
 REFUSED = rejected(position=0)
+DEFERRED = ToolCallDeferred(
+    position=0, call_id="c", tool="look", effect_id=EFFECT_ID, arguments_digest="d", expires_at=START + 3600 * SECOND
+)
 BLOCKED = ToolCallBlocked(position=0, reason="no", hook="h")
 
 WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
@@ -77,6 +81,7 @@ WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
     CallPhase.FORBIDDEN: (FORBIDDEN,),
     CallPhase.ASKING: (QUESTION,),
     CallPhase.APPROVED: (QUESTION, YES),
+    CallPhase.DEFERRED: (DEFERRED,),
     CallPhase.RUNNING: (running(),),
     CallPhase.IN_DOUBT: (running(), resumed()),
     CallPhase.AGAIN: (running(), cut_off(0, Then.RERUN)),
@@ -105,6 +110,7 @@ SAMPLES: tuple[AgentEvent, ...] = (
     NO,
     ApprovalExpired(approval_id=EFFECT_ID),
     running(attempt=2),
+    structs.replace(DEFERRED, arguments_digest="other"),
     returned(),
     broke(),
     RETRYABLE,
@@ -135,12 +141,13 @@ EXPECTED: dict[CallKey, dict[str, str]] = {
     ApprovalExpired: {"asking": "denied"},
     ToolCallCancelled: {
         "new held forbidden asking approved answer": "cancelled",
-        "again suspended": "interrupted",
+        "deferred again suspended": "interrupted",
         "retrying": "failed",
     },
     ToolExecutionStarted: {"new approved again retrying": "running"},
-    ToolExecutionCompleted: {"running parked": "completed"},
-    ToolExecutionFailed: {"new held approved again retrying running parked": "failed"},
+    ToolCallDeferred: {"new approved again retrying": "deferred"},
+    ToolExecutionCompleted: {"running parked deferred": "completed"},
+    ToolExecutionFailed: {"new held approved again retrying running parked deferred": "failed"},
     (ToolExecutionFailed, Said.MAY_RETRY): {"running": "retryable"},
     ToolRetryScheduled: {"retryable": "retrying"},
     (ToolExecutionInterrupted, Then.RERUN): {"running in_doubt": "again"},
@@ -234,6 +241,7 @@ FIRST_DUE: dict[CallPhase, type[Effect] | type[AgentEvent]] = {
     CallPhase.FORBIDDEN: ToolCallCancelled,
     CallPhase.ASKING: WaitStarted,
     CallPhase.APPROVED: RunCalls,
+    CallPhase.DEFERRED: WaitStarted,
     CallPhase.RUNNING: RunCalls,
     CallPhase.IN_DOUBT: ToolExecutionInterrupted,
     CallPhase.AGAIN: RunCalls,

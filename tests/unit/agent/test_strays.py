@@ -13,6 +13,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallDeferred,
     ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
@@ -39,6 +40,9 @@ def about(position: int) -> list[AgentEvent]:
     return [
         ToolExecutionStarted(
             position=position, call_id="c", tool="look", effect_id="e", effect=ToolEffect.READ, arguments_digest="d"
+        ),
+        ToolCallDeferred(
+            position=position, call_id="c", tool="look", effect_id="e", arguments_digest="d", expires_at=START
         ),
         ToolExecutionCompleted(position=position, result="ok", usage=BILL, duration_seconds=0.0),
         ToolExecutionFailed(position=position, error=ERROR, usage=BILL, duration_seconds=0.0),
