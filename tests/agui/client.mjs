@@ -7,10 +7,11 @@ const [url] = process.argv.slice(2);
 const headers = { Authorization: "ana" };
 const agents = new Map();
 
-async function run(agent, { say, id, resume, drop, touch, runId, tools }) {
+async function run(agent, { say, id, result, resume, drop, touch, runId, tools }) {
   const events = [];
   let failed = null;
   if (say !== undefined) agent.addMessage({ id: id ?? crypto.randomUUID(), role: "user", content: say });
+  if (result !== undefined) agent.addMessage({ id: crypto.randomUUID(), role: "tool", ...result });
   const subscriber = {
     onEvent({ event }) {
       events.push(event);

@@ -58,6 +58,8 @@ def _reply(request: ModelRequest) -> ModelReply | str:
         raise RuntimeError(MARK)
     if said in {"tea", "coffee"}:
         return call("stock", item=said)
+    if said == "look":
+        return call("look", at="page")
     if said == "order":
         return call("order", item="tea", packets=50)
     if said == "ask the clerk":

@@ -233,6 +233,20 @@ def test_a_question_that_is_cancelled_is_a_no(front: Front) -> None:
     assert "ana denied it" in done.one("TOOL_CALL_RESULT")["content"]
 
 
+@pytest.mark.acceptance("10.3-3")
+def test_a_tool_of_the_page_is_called_by_the_model_and_answered_by_the_page(front: Front) -> None:
+    tab = front.tab
+    tools = [{"name": "look", "description": "Look at the page.", "parameters": {"type": "object"}}]
+    asked = tab.run("look", tools=tools)
+    assert (asked.failed, asked.pending, asked.one("RUN_FINISHED")["outcome"]) == (None, [], {"type": "success"})
+    (call,) = asked.messages[-1]["toolCalls"]
+    assert (call["function"]["name"], call["function"]["arguments"]) == ("look", '{"at":"page"}')
+    done = tab.run(result={"toolCallId": call["id"], "content": "tea and cake"}, tools=tools)
+    assert (done.failed, done.contents[-1]) == (None, "I have heard: tea and cake.")
+    assert [message["role"] for message in done.messages] == ["user", "assistant", "tool", "assistant"]
+    assert without_ids(done.messages) == without_ids(front.stored())
+
+
 def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(front: Front) -> None:
     tab = front.tab
     seen = tab.run("for ever")
@@ -304,8 +318,8 @@ def test_a_tab_that_comes_late_is_shown_the_conversation(front: Front) -> None:
 def test_what_is_refused_says_why(front: Front) -> None:
     tab = front.tab
     assert "there is no such thread" in str(tab.run().failed)
-    refused = tab.run("hello", tools=[{"name": "look", "description": "", "parameters": {}}])
-    assert "tools of the front end are not supported (look)" in str(refused.failed)
+    refused = tab.run("hello", tools=[{"name": "order", "description": "", "parameters": {}}])
+    assert "two tools named 'order'" in str(refused.failed)
     tab = replace(front, thread="not/an/id").tab
     assert "threadId" in str(tab.run("hello").failed)
     answered = httpx.post(front.place.url, json={"threadId": front.thread, "runId": "r", "messages": []})

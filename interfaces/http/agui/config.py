@@ -8,7 +8,7 @@ from typing import Any
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_plain_function, a_row, a_text, check_flags, for_the_record
+from steptrail.domain.kernel.given import a_plain_function, a_row, a_text, a_time, check_flags, for_the_record
 
 
 def _metadata(state: AgentState) -> JsonValue:
@@ -23,7 +23,8 @@ class AguiConfig:
     at again after each step, when the metadata changes and at the end, and may be called in a thread. Calls of tools in
     `hidden_arguments`, or with `include_tool_args=False` of all of them, are told without their arguments, also where a
     refusal would quote them. `include_reasoning` tells what a model shows of its reasoning. `include_errors` puts the
-    message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool. Raises
+    message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool.
+    `tools_expire` is for how many seconds a call of a front end's own tool waits for its result. Raises
     `ConfigurationError` for what is neither True nor False, a `state` that is no plain function, and names that are
     no list of texts.
     """
@@ -33,9 +34,11 @@ class AguiConfig:
     hidden_arguments: frozenset[str] = frozenset()
     include_reasoning: bool = False
     include_errors: bool = False
+    tools_expire: float = 3600.0
 
     def __post_init__(self) -> None:
         check_flags(self)
+        a_time(self.tools_expire, "tools_expire")
         a_plain_function(self.state, "state", "the state of a session")
         hidden = a_row(self.hidden_arguments, "hidden_arguments")
         object.__setattr__(self, "hidden_arguments", frozenset(a_text(name, "the name of a tool") for name in hidden))

@@ -17,7 +17,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_function, a_whole
 from steptrail.interfaces.http.agui.config import AguiCaller
-from steptrail.interfaces.http.agui.reading import RequestRefused, refuse_what_is_not_supported
+from steptrail.interfaces.http.agui.reading import RequestRefused
 from steptrail.runtime.kernel.collector import collector_off
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ class Door:
         caller = await said if inspect.isawaitable(said) else said
         if not isinstance(caller, AguiCaller):
             raise RequestRefused(403, "this thread is not yours")
-        refuse_what_is_not_supported(given)
         return caller
 
     def _counted(self, receive: "Receive") -> "Receive":

@@ -1,7 +1,8 @@
 """How an AG-UI run ends: with success, with questions, called off, or with an error.
 
 A run of the protocol is one look at a session: it ends where the session rests, even if the execution is not over
-there. Success is an execution that completed, also at a limit, which its result names. A run that a person stopped,
+there. Success is an execution that completed, also at a limit, which its result names, and one that waits for the
+results of external calls. A run that a person stopped,
 that is paused, or that waits for something other than an answer was called off. Clients from before version 1.0 of the
 protocol break at that word, so a client that names no version gets the result alone.
 """
@@ -60,6 +61,9 @@ def ending(
     if asked := questions(state):
         interrupts = [asked_for(state, call, approval, call_id(call.position)) for call, approval in asked]
         outcome = RunFinishedInterruptOutcome(interrupts=interrupts)
+    elif any(call.open_deferral is not None for call in state.tool_executions):
+        # The client finds the calls without a result, runs those of its own tools, and posts what came of them.
+        outcome = RunFinishedSuccessOutcome()
     elif state.is_open or stop_reason is StopReason.USER_REQUESTED:
         outcome = RunFinishedCancelledOutcome() if protocol_version is not None else None
     else:

@@ -148,7 +148,8 @@ class AguiApp(Closing):
         """Store what is asked for, and return the answer that follows it."""
         is_known, state = before.phase is not Phase.ABSENT, before
         store, session = self._trail.store, self._trail.session(given.thread_id)
-        wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
+        most = self._door.max_history
+        wanted = await requested(self._trail, self._agent, before, given, caller, self._config, most=most)
         if wanted is not None:
             first = list[Recorded[AgentEvent]]()
             try:

@@ -47,15 +47,6 @@ class Answer:
     reason: str | None = None
 
 
-def refuse_what_is_not_supported(given: "RunAgentInput") -> None:
-    """Raise `RequestRefused` for tools that a front end wants to run itself."""
-    if given.tools:
-        names = ", ".join(sorted(tool.name for tool in given.tools)[:5])
-        raise RequestRefused(
-            422, f"tools of the front end are not supported ({names}): give the agent its tools on the server"
-        )
-
-
 def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
     """Return the id and the content of the user's message that the input ends with; None when it ends otherwise."""
     last = given.messages[-1] if given.messages else None

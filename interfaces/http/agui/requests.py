@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.interfaces.http.agui.config import AguiCaller
+from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig
 from steptrail.interfaces.http.agui.conversation import is_shown
 from steptrail.interfaces.http.agui.ending import questions
+from steptrail.interfaces.http.agui.front_tools import left_by_the_user, results_in, tools_of
 from steptrail.interfaces.http.agui.reading import Answer, RequestRefused, answers, history, new_message
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
@@ -40,7 +41,14 @@ def _refuse_unfit(agent: AnyAgent, state: AgentState, answer: Answer, now: int) 
 
 
 async def requested(
-    trail: Steptrail, agent: AnyAgent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
+    trail: Steptrail,
+    agent: AnyAgent,
+    state: AgentState,
+    given: "RunAgentInput",
+    caller: AguiCaller,
+    config: AguiConfig,
+    *,
+    most: int,
 ) -> Requested | None:
     """Return the action that a request asks for; None when it only looks on. Raises `RequestRefused`.
 
@@ -56,7 +64,7 @@ async def requested(
             raise RequestRefused(404, "there is no such thread: begin it with a message of the user")
         if len(given.messages) - 1 > most:
             raise RequestRefused(422, f"a thread begins with at most {most:,} messages before the new one")
-        first, past = new[1], history(given.messages[:-1])
+        first, past, tools = new[1], history(given.messages[:-1]), tools_of(given, config)
 
         async def start(on_commit: OnCommit) -> None:
             await trail.start(
@@ -67,6 +75,7 @@ async def requested(
                 key=key,
                 metadata=caller.metadata,
                 history=past,
+                external_tools=tools,
                 new=True,
                 on_commit=on_commit,
                 context=caller.context,
@@ -83,8 +92,12 @@ async def requested(
         raise RequestRefused(
             409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
         )
-    if message is None and not given_answers:
+    results = results_in(given, state, now)
+    if message is not None:
+        results += left_by_the_user(state, results, now)
+    if message is None and not given_answers and not results:
         return None
+    front_tools = tools_of(given, config) if message is not None else []
 
     async def add(on_commit: OnCommit) -> None:
         session = trail.session(state.agent_id, on_commit=on_commit)
@@ -93,7 +106,9 @@ async def requested(
                 await session.approve(each.approval_id, by=caller.name, reason=each.reason, arguments=each.arguments)
             else:
                 await session.deny(each.approval_id, by=caller.name, reason=each.reason)
+        for result in results:
+            await result.store(session, caller.name)
         if message is not None:
-            await session.post(agent, message, by=caller.name, key=key)
+            await session.post(agent, message, by=caller.name, key=key, external_tools=front_tools)
 
-    return Requested(add, says=not given_answers)
+    return Requested(add, says=bool(results) or not given_answers)

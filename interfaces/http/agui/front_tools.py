@@ -1,0 +1,90 @@
+"""The tools of a front end: external tools of the runs that it begins, and its results as their answers.
+
+A client that gets to the end of a run and finds calls without a result runs those that are its own, and posts the
+results as messages. So a result is found by the id under which its call was shown.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from pydantic_core import from_json
+
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.tools.external import ExternalTool, external_tool
+from steptrail.interfaces.http.agui.config import AguiConfig
+from steptrail.interfaces.http.agui.conversation import wire_messages
+from steptrail.interfaces.python.session import Session
+
+if TYPE_CHECKING:
+    from ag_ui.core import RunAgentInput, Tool, ToolMessage
+
+_LEFT = "The user said something new instead of an answer to this call."
+
+
+class FrontResult(NamedTuple):
+    """The answer of a front end to an external call."""
+
+    effect_id: str
+    result: JsonValue = None
+    error: str | None = None
+    reason: str | None = None
+
+    async def store(self, session: Session, by: str) -> None:
+        """Store it. Raises as `Session.answer` does."""
+        await session.answer(self.effect_id, self.result, error=self.error, by=by, reason=self.reason)
+
+
+def tools_of(given: "RunAgentInput", config: AguiConfig) -> list[ExternalTool]:
+    """Return the tools of the front end. Raises `ConfigurationError` for one that no model can be told of."""
+    return [_tool(tool, config) for tool in given.tools or ()]
+
+
+def _tool(tool: "Tool", config: AguiConfig) -> ExternalTool:
+    parameters: object = tool.parameters if tool.parameters is not None else {"type": "object", "properties": {}}
+    if not isinstance(parameters, dict):
+        raise ConfigurationError(f"the parameters of the tool {tool.name!r} are no JSON schema of an object")
+    schema = cast("dict[str, JsonValue]", parameters)
+    return external_tool(tool.name, tool.description, schema, expires=config.tools_expire)
+
+
+def results_in(given: "RunAgentInput", state: AgentState, now: int) -> list[FrontResult]:
+    """Return what the messages of a client say of the external calls that wait at `now`, in the order of the calls."""
+    waiting = _waiting(state, now)
+    if not waiting:
+        return []
+    said = {message.tool_call_id: message for message in given.messages if message.role == "tool"}
+    _, told = wire_messages(state, AguiConfig())
+    pairs = ((call, said.get(told.call_id(call.position))) for call in waiting)
+    return [_result(state, call, message) for call, message in pairs if message is not None]
+
+
+def left_by_the_user(state: AgentState, results: list[FrontResult], now: int) -> Iterator[FrontResult]:
+    """Yield answers to the calls of the front end's own tools that a new message came in place of."""
+    answered = {result.effect_id for result in results}
+    own = {tool.name for tool in state.execution.external_tools} if state.execution is not None else set[str]()
+    for call in _waiting(state, now):
+        if call.name in own and call.effect_id not in answered:
+            yield FrontResult(call.effect_id or "", _LEFT, reason="a new message came")
+
+
+def _waiting(state: AgentState, now: int) -> list[ToolExecution]:
+    calls = state.tool_executions
+    return [call for call in calls if (asked := call.open_deferral) is not None and now < asked.expires_at]
+
+
+def _result(state: AgentState, call: ToolExecution, message: "ToolMessage") -> FrontResult:
+    content = message.content
+    text = content if isinstance(content, str) else "".join(part.text for part in content if part.type == "text")
+    effect = call.effect_id or ""
+    if message.error is not None:
+        return FrontResult(effect, error=message.error or text or "the front end says that it failed")
+    spec = state.agent.tool(call.name) if state.agent is not None else None
+    result: JsonValue = text
+    if spec is not None and spec.external is not None and spec.external.result is not None:
+        with suppress(ValueError):  # a text may be what its type wants
+            result = from_json(text, allow_inf_nan=False)
+    return FrontResult(effect, result)
