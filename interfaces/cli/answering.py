@@ -56,12 +56,12 @@ def _answer(arguments: argparse.Namespace, output: Output) -> None:
             if arguments.failed is not None:
                 raise Refusal("--failed: it is for an external call of an agent; a node is answered with --reject")
             return _flow(handle).answer(arguments.what, **said, data=data, **who, digest=arguments.digest)
-        if (arguments.data is None) == (arguments.failed is None):
-            raise Refusal("an external call of an agent is answered with --data JSON or --failed TEXT")
         for_nodes = {"--approve or --reject": arguments.approved, "--choice": arguments.choice}
         for option, given in {**for_nodes, "--digest": arguments.digest}.items():
             if given is not None:
                 raise Refusal(f"{option}: it is for a node of a workflow, and this is the session of an agent")
+        if (arguments.data is None) == (arguments.failed is None):
+            raise Refusal("an external call of an agent is answered with --data JSON or --failed TEXT")
         what = whole_effect(handle, arguments.what)
         return handle.answer(what, data, error=arguments.failed, reason=arguments.notes, **who)
 

@@ -80,15 +80,38 @@ async def test_a_new_message_in_place_of_a_result_is_said_and_the_call_has_none(
         assert [message.text for message in state.messages if message.is_user()] == ["what is there?", "never mind"]
 
 
-async def test_a_call_that_another_system_answers_is_left_to_it_and_its_type_reads_what_a_page_posts() -> None:
-    ours = external_tool("scan", "Scan.", {"type": "object"}, result={"type": "object", "required": ["code"]})
-    scans = AgentBuilder("desk").with_model(ScriptedModel([call("scan"), "Scanned."])).with_tools(ours).build()
-    async with trail_of() as trail, front(trail, scans) as page:
-        await page.run(user("scan"))
+SCAN = external_tool("scan", "Scan.", {"type": "object"}, result={"type": "object", "required": ["code"]})
+
+
+def scanner() -> Agent:
+    return AgentBuilder("desk").with_model(ScriptedModel([call("scan"), "Scanned."])).with_tools(SCAN).build()
+
+
+@pytest.mark.parametrize("claimed", [[], [{**LOOK, "name": "look"}]])
+async def test_a_page_may_not_answer_a_call_that_another_system_is_asked_for(claimed: list[Any]) -> None:
+    async with trail_of() as trail, front(trail, scanner()) as page:
+        asked = await page.run(user("scan"), tools=claimed)
+        assert ending(asked)["outcome"] == {"type": "cancelled"}
+        assert "two tools named 'scan'" in await page.refused(
+            422, user("x"), thread="u", tools=[{**LOOK, "name": "scan"}]
+        )
+        await page.run(told("call-1", '{"code": 1}'), tools=[{**LOOK, "name": "scan"}])
         await page.run(user("and hurry", "m2"))
-        assert len((await trail.session("t").state()).open_calls) == 1
-        assert "does not fit" in await page.refused(409, *page.client.said, told("call-1", '{"kode": 1}'))
-        done = await page.run(told("call-1", '{"code": 1}'))
+        (left,) = (await trail.session("t").state()).open_calls
+        await trail.session("t").answer(left.id, {"code": 7}, by="scanner")
+        await at_rest(trail, "t")
+        assert (await trail.session("t").state()).steps[0].tool_executions[0].result == {"code": 7}
+
+
+async def test_a_tool_of_the_agent_that_is_for_pages_is_answered_by_one_in_its_type() -> None:
+    config = AguiConfig(front_end_tools=frozenset({"scan"}))
+    tools = [{**LOOK, "name": "scan"}]
+    async with trail_of() as trail, front(trail, scanner(), config) as page:
+        assert ending(await page.run(user("scan"), tools=tools))["outcome"] == {"type": "success"}
+        wrong = [*page.client.said, told("call-1", '{"kode": 1}')]
+        assert "does not fit" in await page.refused(409, *wrong, tools=tools)
+        assert "does not fit" in await page.refused(409, *page.client.said, told("call-1", "code"), tools=tools)
+        done = await page.run(told("call-1", '{"code": 1}'), tools=tools)
         assert ending(done)["result"]["status"] == "completed"
         assert (await trail.session("t").state()).steps[0].tool_executions[0].result == {"code": 1}
 

@@ -41,7 +41,7 @@ from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackS
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.run import CutBy
-from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.domain.tools import ApprovalRule, ExternalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed, usage
 
@@ -86,6 +86,7 @@ presets = st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_a
 policies = st.builds(policy_of, presets, backoffs, st.integers(0, 3))
 effects, on_unknown = st.sampled_from(ToolEffect), st.sampled_from([*OnUnknown, OnUnknown.PARK])
 retries = st.builds(ToolRetry, attempts=st.integers(1, 3), backoff=backoffs)
+external = st.sampled_from([None, None, None, ExternalRule(expires=1.0), ExternalRule(expires=3600.0)])
 rules = st.builds(ApprovalRule, expires=st.sampled_from([1.0, 3600.0]))
 tools = st.tuples(
     *[
@@ -99,6 +100,7 @@ tools = st.tuples(
             retry=st.none() | retries,
             max_calls=rarely(st.integers(0, 2)),
             runs_children=rarely(st.just("agent")),
+            external=external,
         )
         for name in "ab"
     ]

@@ -11,8 +11,9 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import structs
 
+from steptrail.domain.agent.asking import is_asked
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
+from steptrail.domain.agent.commands import AnswerCall, Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
 from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
@@ -52,7 +53,7 @@ from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -202,7 +203,8 @@ class Life:
         match trouble:
             case "command":
                 may_unpause = self.stored.pause_request is not None
-                self.command(self.draw(st.sampled_from([*self.mix.commands, *[UNPAUSE] * may_unpause])))
+                results = [self.result_of(call) for call in self.stored.tool_executions if self.may_answer(call)]
+                self.command(self.draw(st.sampled_from([*self.mix.commands, *[UNPAUSE] * may_unpause, *results])))
                 return False
             case "crash before":
                 self.crash()
@@ -313,11 +315,15 @@ class Life:
         parked = [call for call in self.state.tool_executions if call.phase is CallPhase.PARKED]
         last_seen = self.state.as_of
         answers = self.draw(st.sampled_from(self.mix.answers))
-        open_ones = [asked for call in self.state.tool_executions if (asked := call.open_approval) is not None]
+        open_ones = [call for call in self.state.tool_executions if is_asked(call)]
         if answers and open_ones:
             self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
-            for asked in self.draw(st.lists(st.sampled_from(open_ones), min_size=1, unique_by=lambda each: each.id)):
-                self.answer(asked)
+            chosen = st.lists(st.sampled_from(open_ones), min_size=1, unique_by=lambda each: each.position)
+            for call in self.draw(chosen):
+                if (asked := call.open_approval) is not None:
+                    self.answer(asked)
+                elif self.may_answer(call):
+                    self.command(self.result_of(call))
             last_seen = self.state.as_of
         if parked:
             if self.draw(st.booleans()):
@@ -330,6 +336,16 @@ class Life:
             self.command(Settle(effect_id=parked[0].effect_id or "", by="ana", verdict=verdict))
             last_seen = self.state.as_of
         self.resume(last_seen=last_seen)
+
+    def may_answer(self, call: ToolExecution) -> bool:
+        """Tell whether somebody is asked for the result of a call, and there is still time."""
+        return call.open_deferral is not None and self.now < call.open_deferral.expires_at
+
+    def result_of(self, call: ToolExecution) -> Command:
+        """Return an answer to an external call."""
+        error = self.draw(st.sampled_from([None, None, "it failed"]))
+        effect, at = call.effect_id or "", self.now
+        return AnswerCall(effect_id=effect, by="ana", at=at, result="done", error=error, key=f"result-{effect}")
 
     def answer(self, asked: Approval) -> None:
         """Let a person answer, if there is still time."""

@@ -24,9 +24,11 @@ class AguiConfig:
     `hidden_arguments`, or with `include_tool_args=False` of all of them, are told without their arguments, also where a
     refusal would quote them. `include_reasoning` tells what a model shows of its reasoning. `include_errors` puts the
     message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool.
-    `tools_expire` is for how many seconds a call of a front end's own tool waits for its result. Raises
-    `ConfigurationError` for what is neither True nor False, a `state` that is no plain function, and names that are
-    no list of texts.
+
+    For so many seconds as `tools_expire` says a call of a front end's own tool waits for its result. `front_end_tools`
+    names the external tools of the agent whose results front ends give too; those of others they may not give. Raises
+    `ConfigurationError` for what is neither True nor False, a `state` that is no plain function, and names that are no
+    list of texts.
     """
 
     state: Callable[[AgentState], JsonValue] = _metadata
@@ -35,13 +37,15 @@ class AguiConfig:
     include_reasoning: bool = False
     include_errors: bool = False
     tools_expire: float = 3600.0
+    front_end_tools: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_flags(self)
         a_time(self.tools_expire, "tools_expire")
         a_plain_function(self.state, "state", "the state of a session")
-        hidden = a_row(self.hidden_arguments, "hidden_arguments")
-        object.__setattr__(self, "hidden_arguments", frozenset(a_text(name, "the name of a tool") for name in hidden))
+        for setting in ("hidden_arguments", "front_end_tools"):
+            names = a_row(getattr(self, setting), setting)
+            object.__setattr__(self, setting, frozenset(a_text(name, "the name of a tool") for name in names))
 
     def shows_arguments_of(self, tool: str) -> bool:
         """Tell whether the arguments of this tool's calls are shown."""

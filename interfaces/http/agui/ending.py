@@ -1,8 +1,8 @@
 """How an AG-UI run ends: with success, with questions, called off, or with an error.
 
 A run of the protocol is one look at a session: it ends where the session rests, even if the execution is not over
-there. Success is an execution that completed, also at a limit, which its result names, and one that waits for the
-results of external calls. A run that a person stopped,
+there. Success is an execution that completed, also at a limit, which its result names, and one that waits for
+results of the front end alone. A run that a person stopped,
 that is paused, or that waits for something other than an answer was called off. Clients from before version 1.0 of the
 protocol break at that word, so a client that names no version gets the result alone.
 """
@@ -16,6 +16,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import BilledUsage, Usage
+from steptrail.interfaces.http.agui.config import AguiConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,13 @@ def questions(state: AgentState) -> list[tuple[ToolExecution, Approval]]:
     return [(call, approval) for call, approval in asked if approval is not None and approval.is_open]
 
 
+def page_calls(state: AgentState, config: AguiConfig) -> list[ToolExecution]:
+    """Return the external calls for whose results the front end is asked."""
+    own = {tool.name for tool in state.execution.external_tools} if state.execution is not None else set[str]()
+    names = own | config.front_end_tools
+    return [call for call in state.tool_executions if call.open_deferral is not None and call.name in names]
+
+
 def ending(
     state: AgentState,
     *,
@@ -37,11 +45,12 @@ def ending(
     error: str | None,
     call_id: "Callable[[int], str]",
     protocol_version: str | None,
+    config: AguiConfig,
 ) -> "Event":
     """Return the last event of a run that has come as far as it can; `since` is the session when it began.
 
     `error` is what may be said of an error, `call_id` the id of a call of the open step, `protocol_version` what the
-    client says that it speaks.
+    client says that it speaks, and `config` says which calls are the client's.
     """
     from ag_ui.core import (
         RunErrorEvent,
@@ -61,7 +70,7 @@ def ending(
     if asked := questions(state):
         interrupts = [asked_for(state, call, approval, call_id(call.position)) for call, approval in asked]
         outcome = RunFinishedInterruptOutcome(interrupts=interrupts)
-    elif any(call.open_deferral is not None for call in state.tool_executions):
+    elif page_calls(state, config):
         # The client finds the calls without a result, runs those of its own tools, and posts what came of them.
         outcome = RunFinishedSuccessOutcome()
     elif state.is_open or stop_reason is StopReason.USER_REQUESTED:

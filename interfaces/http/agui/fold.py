@@ -171,6 +171,7 @@ class AguiFold:
             error=self._error,
             call_id=self._told.call_id,
             protocol_version=self._protocol_version,
+            config=self._config,
         )
         return [*events, last]
 

@@ -17,7 +17,9 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.external import ExternalTool, external_tool
 from steptrail.interfaces.http.agui.config import AguiConfig
 from steptrail.interfaces.http.agui.conversation import wire_messages
+from steptrail.interfaces.http.agui.ending import page_calls
 from steptrail.interfaces.python.session import Session
+from steptrail.runtime.agent.agent import AnyAgent
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput, Tool, ToolMessage
@@ -38,9 +40,13 @@ class FrontResult(NamedTuple):
         await session.answer(self.effect_id, self.result, error=self.error, by=by, reason=self.reason)
 
 
-def tools_of(given: "RunAgentInput", config: AguiConfig) -> list[ExternalTool]:
-    """Return the tools of the front end. Raises `ConfigurationError` for one that no model can be told of."""
-    return [_tool(tool, config) for tool in given.tools or ()]
+def tools_of(given: "RunAgentInput", agent: AnyAgent, config: AguiConfig) -> list[ExternalTool]:
+    """Return the tools of the front end, but those that the agent has for it.
+
+    Raises `ConfigurationError` for one that no model can be told of.
+    """
+    known = config.front_end_tools & agent.tools.keys()
+    return [_tool(tool, config) for tool in given.tools or () if tool.name not in known]
 
 
 def _tool(tool: "Tool", config: AguiConfig) -> ExternalTool:
@@ -51,9 +57,12 @@ def _tool(tool: "Tool", config: AguiConfig) -> ExternalTool:
     return external_tool(tool.name, tool.description, schema, expires=config.tools_expire)
 
 
-def results_in(given: "RunAgentInput", state: AgentState, now: int) -> list[FrontResult]:
-    """Return what the messages of a client say of the external calls that wait at `now`, in the order of the calls."""
-    waiting = _waiting(state, now)
+def results_in(given: "RunAgentInput", state: AgentState, config: AguiConfig, now: int) -> list[FrontResult]:
+    """Return what the messages of a client say of the calls that are its own and wait at `now`, in their order.
+
+    What it says of others, which another system is asked for, counts for nothing: a client may say anything.
+    """
+    waiting = _waiting(state, config, now)
     if not waiting:
         return []
     said = {message.tool_call_id: message for message in given.messages if message.role == "tool"}
@@ -62,17 +71,18 @@ def results_in(given: "RunAgentInput", state: AgentState, now: int) -> list[Fron
     return [_result(state, call, message) for call, message in pairs if message is not None]
 
 
-def left_by_the_user(state: AgentState, results: list[FrontResult], now: int) -> Iterator[FrontResult]:
-    """Yield answers to the calls of the front end's own tools that a new message came in place of."""
+def left_by_the_user(
+    state: AgentState, results: list[FrontResult], config: AguiConfig, now: int
+) -> Iterator[FrontResult]:
+    """Yield answers to the calls of the front end that a new message came in place of."""
     answered = {result.effect_id for result in results}
-    own = {tool.name for tool in state.execution.external_tools} if state.execution is not None else set[str]()
-    for call in _waiting(state, now):
-        if call.name in own and call.effect_id not in answered:
+    for call in _waiting(state, config, now):
+        if call.effect_id not in answered:
             yield FrontResult(call.effect_id or "", _LEFT, reason="a new message came")
 
 
-def _waiting(state: AgentState, now: int) -> list[ToolExecution]:
-    calls = state.tool_executions
+def _waiting(state: AgentState, config: AguiConfig, now: int) -> list[ToolExecution]:
+    calls = page_calls(state, config)
     return [call for call in calls if (asked := call.open_deferral) is not None and now < asked.expires_at]
 
 

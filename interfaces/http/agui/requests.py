@@ -64,7 +64,7 @@ async def requested(
             raise RequestRefused(404, "there is no such thread: begin it with a message of the user")
         if len(given.messages) - 1 > most:
             raise RequestRefused(422, f"a thread begins with at most {most:,} messages before the new one")
-        first, past, tools = new[1], history(given.messages[:-1]), tools_of(given, config)
+        first, past, tools = new[1], history(given.messages[:-1]), tools_of(given, agent, config)
 
         async def start(on_commit: OnCommit) -> None:
             await trail.start(
@@ -92,12 +92,12 @@ async def requested(
         raise RequestRefused(
             409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
         )
-    results = results_in(given, state, now)
+    results = results_in(given, state, config, now)
     if message is not None:
-        results += left_by_the_user(state, results, now)
+        results += left_by_the_user(state, results, config, now)
     if message is None and not given_answers and not results:
         return None
-    front_tools = tools_of(given, config) if message is not None else []
+    front_tools = tools_of(given, agent, config) if message is not None else []
 
     async def add(on_commit: OnCommit) -> None:
         session = trail.session(state.agent_id, on_commit=on_commit)
