@@ -41,8 +41,9 @@ async def start_flow(
 
 
 def _flow_id(asked: Asked) -> str:
-    if asked.history:
-        raise ConfigurationError("a workflow is run without `history`: that is for agents")
+    for name in ("history", "external_tools"):
+        if getattr(asked, name):
+            raise ConfigurationError(f"a workflow is run without `{name}`: that is for agents")
     return checked_flow_id(session_or_unnamed(asked.session, asked.key))
 
 

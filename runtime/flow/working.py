@@ -48,6 +48,10 @@ def tool_node(
 ) -> tuple[nodes.ToolNode, Code]:
     """Return the node of a tool. What the tool says of retries and time holds, unless the node says otherwise."""
     spec = spec_of_tool(tool)
+    if spec.external is not None:
+        raise ConfigurationError(
+            f"node {node_id!r}: tool {spec.name!r} has no body; a node that waits for an answer is `human`"
+        )
     if approval is not None:
         spec = structs.replace(spec, approval=ApprovalRule() if approval is True else approval or None)
     if not isinstance(args, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]

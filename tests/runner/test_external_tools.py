@@ -1,7 +1,7 @@
 """Calls that somebody outside answers: asked with all other questions, in one wait, and answered once, anywhere."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -28,12 +28,15 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.errors import CommandRejected, ConfigurationError, NotStorable
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call, calls, replay
 from steptrail.tools import ApprovalRule, SubagentTool
+from steptrail.workflow import Workflow
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, hook, trail_of
 
 
@@ -311,7 +314,34 @@ async def test_a_tool_that_a_run_may_not_take_is_refused_before_anything_is_stor
         for tools in taken:
             with pytest.raises(ConfigurationError, match="tool"):
                 await trail.run(agent, "go", session="s", external_tools=tools)
+        with pytest.raises(ConfigurationError, match="without `external_tools`"):
+            await trail.run(Workflow("w").noop("n").build(), "go", external_tools=[pick])  # type: ignore[call-overload]
         assert list(await trail.runs()) == []
+    with pytest.raises(ConfigurationError, match="tool 'confirm' has no body"):
+        Workflow("w").tool("n", confirm)
+
+
+class NativeAlone(ScriptedModel):
+    """A server whose grammar leaves no room for tools beside an answer in a type."""
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        return (OutputMode.LAST,) if with_tools else (OutputMode.NATIVE,)
+
+
+async def test_how_a_typed_answer_is_asked_for_goes_by_the_tools_of_the_run() -> None:
+    script = [call("confirm"), "I know.", '{"name": "a"}', '{"name": "b"}']
+    agent = AgentBuilder("desk").with_model(NativeAlone(script)).with_output(FileInfo).build()
+    async with trail_of() as trail:
+        await trail.run(agent, "go", session="s", external_tools=[confirm])
+        session = trail.session("s")
+        await session.answer("s:1:1:0", True, by="ana")
+        done = await session.resume(agent)
+        assert done.output == FileInfo(name="a")
+        assert (await session.send(agent, "Once more")).output == FileInfo(name="b")
+        begun = [record.event for record in await session.history() if isinstance(record.event, ExecutionStarted)]
+        modes = [event.agent.output.mode for event in begun if event.agent.output is not None]
+        assert modes == [OutputMode.LAST, OutputMode.NATIVE]
+        assert len({event.agent.fingerprint for event in begun}) == 1
 
 
 @pytest.mark.parametrize(
@@ -340,6 +370,22 @@ async def test_the_tool_of_a_subagent_is_answered_in_its_own_session_and_the_cal
         assert (await trail.run(agent, "go", session="s")).status == "waiting"
         (question,) = await trail.inbox()
         await trail.session(question.stream.removeprefix("agent:")).answer(question.id, FILE, by="ana")
+        assert (await trail.session("s").resume(agent)).output == "Done."
+
+
+async def test_a_call_is_asked_for_while_the_run_waits_for_a_subagent_and_its_answer_wakes_nobody() -> None:
+    clerk = AgentBuilder("clerk").with_model(ScriptedModel([call("confirm"), "Got it."])).with_tools(confirm).build()
+    boss = AgentBuilder("boss").with_model(ScriptedModel([calls(PICK, ("clerk", {"prompt": "go"})), "Done."]))
+    agent, clock = boss.with_tools(pick, SubagentTool(clerk)).build(), HandClock()
+    async with trail_of(clock) as trail:
+        assert (await trail.run(agent, "go", session="s")).status == "waiting"
+        child, ours = sorted(await trail.inbox(), key=lambda question: question.tool or "")
+        assert (ours.stream, ours.id, child.tool) == ("agent:s", "s:1:1:0", "confirm")
+        await trail.session("s").answer(ours.id, FILE, by="ana")
+        assert [question.id for question in await trail.inbox()] == [child.id]
+        assert list(await trail.due()) == []
+        await trail.session(child.stream.removeprefix("agent:")).answer(child.id, True, by="ana")
+        assert {row.session_id for row in await trail.due()} >= {"s"}
         assert (await trail.session("s").resume(agent)).output == "Done."
 
 

@@ -115,4 +115,5 @@ def _tone(event: Event) -> str:
         return "bad"
     if ".interrupted." in name or ".retry." in name or name.startswith(("retry.", "limit.", "model.switched")):
         return "warn"
-    return "asks" if name.startswith(("approval.requested", "human.requested", "wait.started", "step.held")) else ""
+    asks = ("approval.requested", "human.requested", "tool.call.deferred", "wait.started", "step.held")
+    return "asks" if name.startswith(asks) else ""
