@@ -120,7 +120,7 @@ class RecordedCall(RecordedEffect[ToolEnd]):
 def ended_by_itself(event: AgentEvent) -> bool:
     """Tell whether a tool call came to an end that nobody else gave it."""
     if isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
-        return event.settled_by is None
+        return event.settled_by is None and not (isinstance(event, ToolExecutionFailed) and event.expired)
     if isinstance(event, ToolExecutionInterrupted):
         return event.cut_by is not None
     return isinstance(event, ToolExecutionSuspended)

@@ -103,7 +103,7 @@ def _expiry(call: ToolExecution) -> stored.ApprovalExpired | stored.ToolExecutio
         return stored.ApprovalExpired(approval_id=asked.id)
     message = f"nobody answered the call of {call.name} in time"
     error = ErrorInfo(type=ErrorType.TIMEOUT, error_class="steptrail:NoAnswer", message=message)
-    return stored.ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0)
+    return stored.ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0, expired=True)
 
 
 def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:

@@ -109,6 +109,7 @@ DROPPED: list[AgentEvent] = [
     smallest(ToolCallCancelled),
     smallest(ApprovalRequested),
     smallest(ApprovalExpired),
+    smallest(ToolExecutionFailed, expired=True),
     smallest(RetryScheduled),
     smallest(ModelSwitched),
     smallest(WaitStarted),
@@ -132,7 +133,7 @@ def named(event: AgentEvent) -> str:
 
 
 def test_every_event_is_expected_to_be_kept_or_dropped() -> None:
-    both_ways = {MessagesAppended, EvaluationsRecorded}
+    both_ways = {MessagesAppended, EvaluationsRecorded, ToolExecutionFailed}
     kept, dropped = {type(event) for event in KEPT}, {type(event) for event in DROPPED}
     assert kept | dropped == set(get_args(AgentEvent))
     assert kept & dropped == both_ways

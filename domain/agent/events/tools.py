@@ -92,7 +92,8 @@ class ToolExecutionFailed(Event, frozen=True, kw_only=True):
 
     `may_retry` says that the call is tried again: the tool's own rule covers such an error, and has tries left.
     `cut_by` is the tool's timeout if that ended the call; None for a call that ended by itself. `key` makes it safe to
-    report the failure of an external call again.
+    report the failure of an external call again. `expired` says that nobody answered one in time, which is concluded
+    from its time alone: an answer that was stored first stands.
     """
 
     TYPE = "tool.execution.failed.v1"
@@ -108,6 +109,12 @@ class ToolExecutionFailed(Event, frozen=True, kw_only=True):
     cut_by: CutBy | None = None
     usage: BilledUsage | None = None
     key: str | None = None
+    expired: bool = False
+
+    @property
+    def counts_as(self) -> EventKind:
+        """What is concluded from the time alone is about to happen; other failures have happened."""
+        return EventKind.INTENT if self.expired else self.KIND
 
 
 class ToolRetryScheduled(Event, frozen=True, kw_only=True):
