@@ -392,7 +392,9 @@ async def test_a_call_is_asked_for_while_the_run_waits_for_a_subagent_and_its_an
 async def test_a_recorded_run_is_driven_again_with_its_answers_in_their_places() -> None:
     clock = HandClock()
     desk = Desk()
-    agent = desk.agent(calls(PICK, NOTE), calls(("confirm", {}), ("theirs", {})), "Done.")
+    script = [calls(PICK, NOTE), calls(("confirm", {}), ("theirs", {})), call("confirm")]
+    builder = AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(*desk.tools)
+    agent = builder.with_error_policy(ErrorPolicy.ignore_tool_errors()).with_max_steps(3).build()
     theirs = external_tool("theirs", "", {"type": "object"})
     async with trail_of(clock) as trail:
         await trail.run(agent, "go", session="s", external_tools=[theirs])
@@ -402,8 +404,10 @@ async def test_a_recorded_run_is_driven_again_with_its_answers_in_their_places()
         await session.answer("s:1:2:1", error="gone", by="ben")
         await session.answer("s:1:2:0", None, by="ben")
         await session.resume(agent)
+        clock.advance(80 * 3600.0)
+        assert (await session.resume(agent)).status == "failed"
         records = await session.history()
         again = await replay(agent, Recording("s", records))
         assert [event.TYPE for event in again.events] == [record.event.TYPE for record in records]
         failed = [event for event in again.events if isinstance(event, ToolExecutionFailed)]
-        assert [event.settled_by for event in failed] == ["ben"]
+        assert [(event.settled_by, event.expired) for event in failed] == [("ben", False), (None, True)]
