@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.asking import is_asked, open_until
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.evolve import extend, initial
@@ -77,7 +78,7 @@ class AgentExplanation(RunExplanation):
     shadow_stops: tuple[ShadowStop, ...]
     spent: Spent
     advice: Advice | None
-    awaiting_approval: tuple[ToolExecution, ...]
+    awaiting_answer: tuple[ToolExecution, ...]
     error: StepError | None = None
     retry_of: str | None = None
     retried_as: str | None = None
@@ -101,7 +102,8 @@ class AgentExplanation(RunExplanation):
             "spent": camel_fields(self.spent),
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
-            "approvals": [_approval_data(call) for call in self.awaiting_approval],
+            "approvals": [_approval_data(call) for call in self.awaiting_answer if call.open_approval],
+            "externalCalls": [_external_data(call) for call in self.awaiting_answer if call.open_deferral],
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
             "switches": [in_camel_case(switch) for switch in self.state.switches],
@@ -236,7 +238,7 @@ class AgentExplainer:
             spent=_spent(state),
             advice=advice,
             waits_for=_waits_for(state),
-            awaiting_approval=_awaiting_approval(state),
+            awaiting_answer=_awaiting_answer(state),
             events=dict(self._marks),
             error=deciding_error(state),
             retry_of=state.execution.retry_of if state.execution is not None else None,
@@ -305,8 +307,7 @@ def _verdict(
             by = f" {state.paused.by_whom}" if state.paused is not None else ""
             return f"not stopped: paused after {steps}{by}"
         case ExecutionStatus.WAITING:
-            asked = len(_awaiting_approval(state))
-            waits_for = f"{asked} approvals" if asked > 1 else _waits_for(state)
+            waits_for = _many_answers(state) or _waits_for(state)
             died = ", crashed, and no process runs it" if is_crashed else ""
             return f"not stopped: waiting after {steps} for {waits_for}{died}"
         case ExecutionStatus.PENDING:
@@ -347,8 +348,7 @@ def _waits_for(state: AgentState) -> str | None:
     if wait is None:
         return None
     if wait.kind in {"approval", "external"}:
-        texts = (approval_text(state, call) or _external_text(state, call) for call in state.tool_executions)
-        return "; ".join(filter(None, texts)) or None
+        return "; ".join(question_text(state, call) for call in _awaiting_answer(state)) or None
     if wait.kind == "child":
         rests = [(call, call.suspension) for call in state.tool_executions if call.suspension is not None]
         return "; ".join(f"{_below(call, each.session)}, which {each.reason}" for call, each in rests) or None
@@ -364,29 +364,40 @@ def _waits_for(state: AgentState) -> str | None:
     return f"somebody to say what {what} did, whose outcome is unknown"
 
 
-def _awaiting_approval(state: AgentState) -> tuple[ToolExecution, ...]:
-    return tuple(call for call in state.tool_executions if call.open_approval is not None)
+def _many_answers(state: AgentState) -> str | None:
+    """Return how many answers the run waits for; None when it waits for one, or for anything else."""
+    wait, asked = state.execution.wait if state.execution else None, _awaiting_answer(state)
+    if wait is None or wait.kind not in {"approval", "external"} or len(asked) < 2:
+        return None
+    approvals = sum(call.open_approval is not None for call in asked)
+    counts = ((approvals, "approval"), (len(asked) - approvals, "result"))
+    return " and ".join(many(count, what) for count, what in counts if count)
 
 
-def approval_text(state: AgentState, call: ToolExecution) -> str:
-    """Return who has to approve what until when, of a call about which people are asked; empty for any other call."""
-    if (asked := call.open_approval) is None:
-        return ""
-    hours = seconds_between(state.as_of, asked.expires_at) / 3600
-    until = instant_text(asked.expires_at)
-    expires = f"expires {until}, {hours:.1f} h from now" if hours > 0 else f"expired {until}, which is a no"
+def _awaiting_answer(state: AgentState) -> tuple[ToolExecution, ...]:
+    return tuple(call for call in state.tool_executions if is_asked(call))
+
+
+def question_text(state: AgentState, call: ToolExecution) -> str:
+    """Return who has to approve or answer what until when, of a call about which somebody is asked."""
+    what = f"{call.name} {result_text(call.arguments)}"
+    expires_at, asked = open_until(call), call.open_approval
+    until, hours = instant_text(expires_at), seconds_between(state.as_of, expires_at) / 3600
+    then = "which is a no" if asked is not None else "so it has failed"
+    expires = f"expires {until}, {hours:.1f} h from now" if hours > 0 else f"expired {until}, {then}"
+    if asked is None:
+        return f"somebody to answer {what}: call {call.effect_id}, {expires}"
     why = f" ({asked.reason})" if asked.reason else ""
-    return f"somebody to approve {call.name} {result_text(call.arguments)}{why}: approval {asked.id}, {expires}"
+    return f"somebody to approve {what}{why}: approval {asked.id}, {expires}"
 
 
-def _external_text(state: AgentState, call: ToolExecution) -> str:
-    """Return for whose result the run waits until when; empty for a call that nobody is asked about."""
-    if (asked := call.open_deferral) is None:
-        return ""
-    until = instant_text(asked.expires_at)
-    left = seconds_between(state.as_of, asked.expires_at)
-    expires = f"until {until}" if left > 0 else f"expired {until}, so it has failed"
-    return f"somebody to answer {call.name} {result_text(call.arguments)}: call {call.effect_id}, {expires}"
+def _external_data(call: ToolExecution) -> dict[str, JsonValue]:
+    return {
+        "id": call.effect_id,
+        "tool": call.name,
+        "arguments": call.arguments,
+        "expiresAt": to_datetime(open_until(call)).isoformat(),
+    }
 
 
 def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:

@@ -5,7 +5,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, instead_of_going_on, is_option
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.projections.explanation import AgentExplanation, approval_text
+from steptrail.projections.explanation import AgentExplanation, question_text
 from steptrail.projections.rendering import after_step, asked_for, error_lines, many, owner_text, since_text, wait_texts
 
 _MOST_OF_A_CONTEXT = 300
@@ -117,10 +117,12 @@ def _way_on(explained: AgentExplanation, store: str | None) -> WayOn:
 
 
 def _print_rest(output: Output, explained: AgentExplanation) -> None:
-    for call in explained.awaiting_approval:
-        output.line(f"waits for   {one_line(approval_text(explained.state, call))}")
-        output.line(f"digest      {call.approval.digest if call.approval is not None else ''}")
-    if explained.waits_for and not explained.awaiting_approval:
+    questions = [question_text(explained.state, call) for call in explained.awaiting_answer]
+    for call, question in zip(explained.awaiting_answer, questions, strict=True):
+        output.line(f"waits for   {one_line(question)}")
+        if (asked := call.open_approval) is not None:
+            output.line(f"digest      {asked.digest}")
+    if explained.waits_for and explained.waits_for != "; ".join(questions):
         output.line(f"waits for   {one_line(explained.waits_for)}")
     for text in wait_texts(explained.waits, explained.state.as_of):
         output.line(f"waits       {one_line(text)}")

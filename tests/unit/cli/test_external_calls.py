@@ -30,7 +30,8 @@ def test_the_inbox_and_why_name_the_command_that_answers_and_it_works(typed: Typ
     assert (question["tool"], question["onExpiry"], question["schema"]) == ("pick", "fail_call", RESULT)
     assert 's (clerk) asks for the result of pick {"kind":"png"}' in typed("inbox").out
     told = typed("why", "s")
-    assert 'somebody to answer pick {"kind":"png"}: call s:1:1:0, until' in told.out
+    assert "waiting after 0 steps for 2 results" in told.out
+    assert 'somebody to answer pick {"kind":"png"}: call s:1:1:0, expires' in told.out
     assert (
         "next        `steptrail answer s s:1:1:0 --data JSON --by WHO`, or --failed TEXT in place of --data" in told.out
     )
