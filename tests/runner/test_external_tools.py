@@ -33,6 +33,7 @@ from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
 from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.redaction import redact
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call, calls, replay
 from steptrail.tools import ApprovalRule, SubagentTool
@@ -392,7 +393,11 @@ async def test_a_call_is_asked_for_while_the_run_waits_for_a_subagent_and_its_an
 async def test_a_recorded_run_is_driven_again_with_its_answers_in_their_places() -> None:
     clock = HandClock()
     desk = Desk()
-    script = [calls(PICK, NOTE), calls(("confirm", {}), ("theirs", {})), call("confirm")]
+    script = [
+        calls(("pick_file", {"kind": "png", "at_most": 2}), NOTE),
+        calls(("confirm", {}), ("theirs", {})),
+        call("confirm"),
+    ]
     builder = AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(*desk.tools)
     agent = builder.with_error_policy(ErrorPolicy.ignore_tool_errors()).with_max_steps(3).build()
     theirs = external_tool("theirs", "", {"type": "object"})
@@ -409,5 +414,8 @@ async def test_a_recorded_run_is_driven_again_with_its_answers_in_their_places()
         records = await session.history()
         again = await replay(agent, Recording("s", records))
         assert [event.TYPE for event in again.events] == [record.event.TYPE for record in records]
+        # What is left of the arguments does not fit their type, and somebody was asked about them all the same.
+        hidden = redact(Recording("s", records), ["at_most"])
+        assert len((await replay(agent, hidden)).events) == len(records)
         failed = [event for event in again.events if isinstance(event, ToolExecutionFailed)]
         assert [(event.settled_by, event.expired) for event in failed] == [("ben", False), (None, True)]
