@@ -113,7 +113,7 @@ class ToolExecutionFailed(Event, frozen=True, kw_only=True):
 
     @property
     def counts_as(self) -> EventKind:
-        """What is concluded from the time alone is about to happen; other failures have happened."""
+        """A failure that follows from the time alone is about to happen; another one has happened."""
         return EventKind.INTENT if self.expired else self.KIND
 
 
