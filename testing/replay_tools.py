@@ -76,8 +76,7 @@ class _Shelf:
 
     def __init__(self, recording: Recording, live: Live | None) -> None:
         self.live, self._session = live, recording.session
-        asks = stored.ApprovalRequested | stored.ToolCallDeferred
-        asked = (event for event in recording.events if isinstance(event, asks))
+        asked = (e for e in recording.events if isinstance(e, stored.ApprovalRequested | stored.ToolCallDeferred))
         self.asked = {(event.tool, event.arguments_digest) for event in asked}
         self._left: dict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
         self._all = RecordedRun(recording, is_driven=live is not None).calls
