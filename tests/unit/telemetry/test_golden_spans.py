@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.domain.agent.events import InferenceStarted, ToolExecutionStarted
+from steptrail.domain.agent.events import InferenceStarted, ToolCallDeferred, ToolExecutionStarted
 from steptrail.domain.flow.events import ExecutionFinished, NodeAttemptStarted
 from tests.golden import flows, streams
 from tests.harness.spans import hold_together, spans_of
@@ -13,7 +13,7 @@ STREAMS = [
     *(("agent", path) for path in sorted(streams.FOLDER.glob("*.jsonl"))),
     *(("flow", path) for path in sorted(flows.FOLDER.glob("*.jsonl"))),
 ]
-BEGINNINGS = (InferenceStarted, ToolExecutionStarted, NodeAttemptStarted)
+BEGINNINGS = (InferenceStarted, ToolCallDeferred, ToolExecutionStarted, NodeAttemptStarted)
 TRIES = ("chat ", "execute_tool ", "try ")
 
 
@@ -22,9 +22,7 @@ def test_every_try_of_a_run_that_has_ended_is_told_of_under_a_span_of_the_run(ki
     records = flows.read(path) if kind == "flow" else streams.read(path)
     spans = spans_of(f"{kind}:s", records)
     hold_together(spans)
-    begun = sum(
-        isinstance(each.event, InferenceStarted | ToolExecutionStarted | NodeAttemptStarted) for each in records
-    )
+    begun = sum(isinstance(each.event, BEGINNINGS) for each in records)
     told = [span for span in spans if span.name.startswith(TRIES)]
     if isinstance(records[-1].event, ExecutionFinished):
         assert len(told) == begun
