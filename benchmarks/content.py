@@ -11,6 +11,7 @@ import orjson
 
 from steptrail.domain.messages import (
     CitationPart,
+    FilePart,
     MediaPart,
     Message,
     Part,
@@ -31,6 +32,8 @@ def _bytes(part: Part) -> int:
     match part:
         case ToolCallPart():
             return len((part.raw or "").encode()) if part.arguments is None else len(orjson.dumps(part.arguments))
+        case FilePart():
+            return len(part.digest) + len((part.filename or "").encode())
         case MediaPart():
             return len(part.uri.encode())
         case ProviderPart():

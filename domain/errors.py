@@ -29,6 +29,7 @@
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
     └── StoreError                the event store
+        ├── FileUnreadable        the bytes of a file are not there, or are others
         ├── ArgumentsAltered      a call's stored arguments are not those that were approved or recorded
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── StoreAway         does not answer now: later it may
@@ -318,6 +319,14 @@ class NotARecording(SteptrailError):
 
 class StoreError(SteptrailError):
     """The event store could not do what was asked."""
+
+
+class FileUnreadable(StoreError):
+    """The bytes of a file that events name cannot be read."""
+
+    def __init__(self, digest: str, why: str) -> None:
+        super().__init__(f"the file {digest} cannot be read: {why}")
+        self.digest = digest
 
 
 class StoreUnavailable(StoreError):

@@ -1,12 +1,13 @@
 """The data of a model call: the request to a driver, and its reply."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
 
 from steptrail.domain.base import Settings, Value
+from steptrail.domain.errors import FileUnreadable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import DeltaKind
 from steptrail.domain.messages import Message, Part, ToolCallPart, text_of, tool_calls_of
@@ -96,6 +97,11 @@ class ModelDelta(Struct, frozen=True):
     kind: DeltaKind = "text"
 
 
+async def no_file(digest: str) -> bytes:
+    """Raise `FileUnreadable`: the request was built without a store."""
+    raise FileUnreadable(digest, "it is read only when a model is asked")
+
+
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """The request that a driver sends.
 
@@ -105,6 +111,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     text. In `tool`, the tool of the answer is among `tools`.
     `opening` is the number of messages at the beginning that are the same at each call of the agent, and `tail` that of
     those at the end that are shown at this call only.
+    `read` returns the bytes of a file that the messages name, by its digest. It raises `FileUnreadable`.
     `call_index` is the number of model calls of the session that have ended. A scripted model finds its place by it.
     """
 
@@ -119,3 +126,4 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     output_mode: OutputMode | None = None
     opening: int = 0
     tail: int = 0
+    read: Callable[[str], Awaitable[bytes]] = no_file

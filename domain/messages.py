@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from steptrail.domain.base import Value
+from steptrail.domain.base import Count, Value
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row
@@ -51,18 +51,6 @@ class ToolCallPart(_Part, tag="tool_call", frozen=True, kw_only=True):
     raw: str | None = None
 
 
-class ToolResultPart(_Part, tag="tool_result", frozen=True, kw_only=True):
-    """The text with which the outcome of one tool call is shown to the model."""
-
-    kind: ClassVar[Literal["tool_result"]] = "tool_result"
-    CONTENT = frozenset({"text"})
-    STATE = frozenset({"call_id", "name"})
-    call_id: str
-    name: str
-    text: str
-    is_error: bool = False
-
-
 class MediaPart(_Part, tag="media", frozen=True, kw_only=True):
     """A reference to media by address. The bytes are not stored."""
 
@@ -71,6 +59,67 @@ class MediaPart(_Part, tag="media", frozen=True, kw_only=True):
     STATE = frozenset({"mime_type"})
     uri: str
     mime_type: str
+
+
+ImageDetail = Literal["auto", "low", "high"]
+"""How closely a model is to look at an image, where its provider lets one choose."""
+
+
+class FilePart(_Part, tag="file", frozen=True, kw_only=True, eq=False):
+    """A file or an image, by the SHA-256 of its bytes, which lie once in the store, beside the events.
+
+    It is made with its bytes by `File` and `Image`; from the log it comes without them. `size` is in bytes.
+    """
+
+    kind: ClassVar[Literal["file"]] = "file"
+    CONTENT = frozenset({"digest", "filename"})
+    STATE = frozenset({"detail", "mime_type"})
+    digest: str
+    mime_type: str
+    size: Count
+    filename: str | None = None
+    detail: ImageDetail | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether it is the same part, whether or not the bytes are at hand."""
+        return isinstance(other, FilePart) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def _fields(self) -> tuple[object, ...]:
+        return self.digest, self.mime_type, self.size, self.filename, self.detail
+
+    @property
+    def data(self) -> bytes | None:
+        """The bytes, where they are at hand; else None."""
+        return None
+
+    @property
+    def placeholder(self) -> str:
+        """The text that stands for it where it cannot be shown, such as `[image/png, 812 kB, a.png]`."""
+        return f"[{', '.join(filter(None, (self.mime_type, size_text(self.size), self.filename)))}]"
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes for people, such as `812 kB`."""
+    for unit, step in (("MB", 10**6), ("kB", 10**3)):
+        if size >= step:
+            return f"{size / step:.3g} {unit}" if size < 100 * step else f"{size // step} {unit}"
+    return f"{size} bytes"
+
+
+class ToolResultPart(_Part, tag="tool_result", frozen=True, kw_only=True):
+    """The text, and the files, with which the outcome of one tool call is shown to the model."""
+
+    kind: ClassVar[Literal["tool_result"]] = "tool_result"
+    CONTENT = frozenset({"text"})
+    STATE = frozenset({"call_id", "name"})
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+    files: tuple[FilePart, ...] = ()
 
 
 class ReasoningPart(_Part, tag="reasoning", frozen=True, kw_only=True):
@@ -111,7 +160,7 @@ class ProviderPart(_Part, tag="provider", frozen=True, kw_only=True):
     data: JsonValue
 
 
-Part = TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | CitationPart | ProviderPart
+Part = TextPart | ToolCallPart | ToolResultPart | MediaPart | FilePart | ReasoningPart | CitationPart | ProviderPart
 
 
 def text_of(parts: Sequence[Part]) -> str:
@@ -140,9 +189,13 @@ class Message(Value, frozen=True, kw_only=True):
     name: str | None = None
 
     @classmethod
-    def user(cls, text: str) -> "Message":
-        """Return a message of the user."""
-        return cls(role=MessageRole.USER, parts=(_text(text),))
+    def user(cls, text: str, *files: FilePart | MediaPart) -> "Message":
+        """Return a message of the user: a text and files, or files alone behind an empty text."""
+        for each in files:
+            if not isinstance(each, FilePart | MediaPart):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"behind its text a message holds files, not {type(each).__name__}")
+        head = (_text(text),) if text or not files else ()
+        return cls(role=MessageRole.USER, parts=(*head, *files))
 
     @classmethod
     def assistant(cls, text: str = "", *, tool_calls: Sequence[ToolCallPart] = ()) -> "Message":
@@ -161,15 +214,26 @@ class Message(Value, frozen=True, kw_only=True):
         return cls(role=MessageRole.DEVELOPER, parts=(_text(text),))
 
     @classmethod
-    def tool(cls, call_id: str, name: str, text: str, *, is_error: bool = False) -> "Message":
+    def tool(cls, call_id: str, name: str, text: str, *files: FilePart, is_error: bool = False) -> "Message":
         """Return the message that shows the outcome of one tool call to the model."""
-        part = ToolResultPart(call_id=call_id, name=name, text=text, is_error=is_error)
+        part = ToolResultPart(call_id=call_id, name=name, text=text, is_error=is_error, files=files)
         return cls(role=MessageRole.TOOL, parts=(part,))
 
     @property
     def text(self) -> str:
         """The text of the message: its text parts, and what the model is shown of results of tools, joined."""
         return "".join([part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)])
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The files of the message, and those of results of tools in it, in order."""
+        held = [part.files if isinstance(part, ToolResultPart) else (part,) for part in self.parts]
+        return tuple([part for parts in held for part in parts if isinstance(part, FilePart)])
+
+    @property
+    def in_words(self) -> str:
+        """The text of the message, and behind it what stands for each of its files."""
+        return " ".join(filter(None, (self.text, *(part.placeholder for part in self.files))))
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:

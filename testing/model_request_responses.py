@@ -85,7 +85,8 @@ def _item(item: Mapping[str, JsonValue]) -> str | None:
         case "function_call":
             wanted = ("call_id", "name", "arguments")
         case "function_call_output":
-            wanted = ("call_id", "output")
+            # The output is a text, or a list of what a message of the user may hold.
+            wanted = ("call_id",) if isinstance(item.get("output"), list) else ("call_id", "output")
         case "reasoning" if not isinstance(item.get("summary"), list):
             return "Missing required parameter: 'summary'."
         case _:

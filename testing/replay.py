@@ -15,10 +15,11 @@ from msgspec import structs
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import CommandRejected, NotARecording
+from steptrail.domain.files import with_files
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools.external import ExternalTool
 from steptrail.interfaces.python.recording import Recording
@@ -29,6 +30,7 @@ from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.files import File
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.clock import ManualClock
 from steptrail.testing.mismatch import ReplayMismatch
@@ -103,7 +105,7 @@ class _Driver:
         moved = {e.segment: e.moved for e in recording.events if isinstance(e, stored.ExecutionResumed)}
         store = open_store("sqlite:///:memory:")
         self.trail = Steptrail(Environment(store=store, clock=self._clock, draw=self._draw, moved=moved.get))
-        self._session, self._history = recording.session, history
+        self._session, self._history = recording.session, with_files(tuple(history), _without_bytes)
         self._began = next((event for event in recording.events if isinstance(event, stored.SessionStarted)), None)
         self._agent: AnyAgent | None = None
         self._at_work: asyncio.Task[Any] | None = None
@@ -162,6 +164,7 @@ class _Driver:
             case stored.ExecutionStarted(input=Message() as given, by=by, key=key, worker=worker) as started:
                 external = [ExternalTool(spec=spec) for spec in started.external_tools]
                 began, history, self._began, self._history = self._began, self._history, None, ()
+                given = with_files(given, _without_bytes)
                 if began is None and not command.metadata:
                     # The same words may have been said before, and are not to be taken for the same command.
                     say = session.post if worker is None else session.send
@@ -198,7 +201,7 @@ class _Driver:
                 await session.resume(agent, limits=limits, error_policy=policy, by=by, context=said)
             case stored.MessagesAppended(messages=messages, by=by, key=key):
                 say = session.send if command.goes_on else session.post
-                await say(agent, messages[0], by=by, key=key)
+                await say(agent, with_files(messages[0], _without_bytes), by=by, key=key)
             case stored.PauseRequested(by=by, reason=reason, key=key):
                 await session.pause(by=by, reason=reason, key=key)
             case stored.PauseLifted(by=by, reason=reason, key=key):
@@ -274,3 +277,8 @@ async def _append(store: EventStore, session: str, records: Sequence[Recorded[st
         events = tuple((record.at, record.event) for record in together)
         head = await store.append(stream, head, Commit(commit, events))
     return head.digest.hex()
+
+
+def _without_bytes(part: FilePart) -> File:
+    """Return a file as it is given once more. A recording has no bytes, and no model is shown any."""
+    return File.of(part, b"")

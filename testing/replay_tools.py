@@ -151,8 +151,8 @@ def _said(arguments: Mapping[str, JsonValue] | None, raw: str | None) -> JsonVal
 def _outcome(call: RecordedCall, *, is_driven: bool) -> tool_port.ToolOutcome | None:
     """Return how the call ended; None when it was cut off and only a driver can do that again."""
     match call.end:
-        case stored.ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
-            return tool_port.ToolSucceeded(result, most_shown=shown, usage=usage)
+        case stored.ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage, files=files):
+            return tool_port.ToolSucceeded(result, most_shown=shown, usage=usage, files=files)
         case stored.ToolExecutionFailed(error=error, may_retry=may_retry, cut_by=CutBy(), usage=usage):
             return tool_port.ToolTimedOut(error, cancelled=True, may_retry=may_retry, usage=usage)
         case stored.ToolExecutionFailed(error=error, may_retry=may_retry, usage=usage):

@@ -1,8 +1,10 @@
 """The contract of an event store for large bodies, snapshots and places, beside `EventStoreContract`."""
 
 import asyncio
+from hashlib import sha256
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord
 from steptrail.domain.json_value import JsonValue
@@ -48,6 +50,21 @@ class StoreAuxiliaryContract:
         for stream in ("agent:a", "agent:b"):
             (record,) = (await store.read(stream)).records
             assert record.event == Written(data=["z" * LIMIT, stream])
+
+    @on_a_store
+    async def test_a_file_is_stored_with_the_commit_that_brings_it_or_not_at_all(self, store: EventStore) -> None:
+        async def stored(expected: StreamHead, data: bytes) -> str:
+            digest = sha256(data).hexdigest()
+            commit = commit_of(f"c-{digest}", Noted())
+            await store.append(STREAM, expected, structs.replace(commit, files={digest: data}))
+            return digest
+
+        data = bytes(range(256)) * 8_000
+        digest = await stored(EMPTY_STREAM, data)
+        assert await store.file(digest) == data
+        with pytest.raises(ConcurrencyConflict):
+            await stored(EMPTY_STREAM, b"late")
+        assert await store.file(sha256(b"late").hexdigest()) is None
 
     @on_a_store
     async def test_a_snapshot_comes_back_until_another_takes_its_place(self, store: EventStore) -> None:

@@ -55,6 +55,16 @@ export interface UiContinuation {
 }
 
 /**
+ * A file beside the content: its SHA-256, under which it is fetched, its type, and its size in bytes.
+ */
+export interface UiFile {
+  readonly digest: string;
+  readonly mime_type: string;
+  readonly size: number;
+  readonly filename?: string;
+}
+
+/**
  * One message as it is rendered.
  *
  * `id` is unique in its conversation, and a message keeps it over reloads. `content` is what is shown of it at once,
@@ -71,7 +81,8 @@ export interface UiMessage {
 /**
  * The details of a message beside its content. A result and an error exclude each other.
  *
- * `citations` are the sources of an assistant's words. `said_by` names the hook that put the message into the
+ * `citations` are the sources of an assistant's words. `files` are those of a user's message, or of a tool's result.
+ * `said_by` names the hook that put the message into the
  * conversation: no person said it. `waits_until` is when a call that waits goes on, or when the question about it
  * expires. `tool_result` is what the model was shown, `tool_result_summary` its beginning. `tool_duration_ms` is in
  * milliseconds.
@@ -79,6 +90,7 @@ export interface UiMessage {
 export interface UiMetadata {
   readonly tool_calls?: readonly UiToolCall[];
   readonly citations?: readonly UiCitation[];
+  readonly files?: readonly UiFile[];
   readonly tool_call_id?: string;
   readonly tool_name?: string;
   readonly tool_status?: "pending" | "awaiting_approval" | "awaiting_result" | "running" | "retrying" | "suspended" | "parked" | "completed" | "failed" | "blocked" | "denied" | "cancelled" | "interrupted";

@@ -5,7 +5,7 @@ A running execution keeps the limits and the error policy it was started with, a
 
 from msgspec import structs
 
-from steptrail.domain.base import Settings
+from steptrail.domain.base import Count, Settings
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import ModelInfo, ToolChoice
 from steptrail.domain.instructions import InstructionsSpec
@@ -37,7 +37,8 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
 
     `fingerprint` is a digest of all other fields, and of the workflows that the tools run. `locator` is the text by
     which the command line found the agent. Without `earlier_tool_traces`, requests leave out the calls and results
-    before the input that is being answered. `output` is the form in which it answers; None for an agent that answers in
+    before the input that is being answered. With a `media_window`, they show so many files, the newest, and tell of
+    earlier ones in words. `output` is the form in which it answers; None for an agent that answers in
     text. `context` is the type of what is said of each run, and `resources` is the name of the function that opens
     things for one; None when it has none. `fallback` has the models after `model`; None when none is left.
     `instructions` are written by functions while a run goes on.
@@ -53,6 +54,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
     earlier_tool_traces: bool = True
+    media_window: Count | None = None
     limits: Limits = Limits()
     error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
     criteria: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
+from steptrail.domain.files import refuse_absent_files
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
@@ -95,6 +96,7 @@ def _start(state: AgentState, command: Start) -> tuple[events.AgentEvent, ...]:
         )
         raise CommandRejected("run", state.agent_id, why)
     refuse_disorder((command.input,), "`run`")
+    refuse_absent_files((*command.history, command.input), "`run`")
     opened: tuple[events.AgentEvent, ...] = ()
     if state.phase is Phase.ABSENT:
         opened = (events.SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
@@ -170,6 +172,7 @@ def _send(state: AgentState, command: Send) -> tuple[events.AgentEvent, ...]:
         )
         raise CommandRejected("send to", state.agent_id, why)
     refuse_disorder(command.messages, "`send`")
+    refuse_absent_files(command.messages, "`send`")
     return (events.MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
 
 

@@ -129,9 +129,15 @@ def _deferred(fold: SessionFold, event: stored.ToolCallDeferred, at: int) -> Non
 
 @CALL_HANDLERS.of(stored.ToolExecutionCompleted)
 def _completed(fold: SessionFold, event: stored.ToolExecutionCompleted, at: int) -> None:
-    text, seconds = _shown(event.result, event.shown_characters), event.duration_seconds
     before = end_call(
-        fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds
+        fold,
+        event.position,
+        event,
+        event.usage,
+        result=event.result,
+        text=_shown(event.result, event.shown_characters),
+        files=event.files,
+        duration_seconds=event.duration_seconds,
     )
     _heard(fold, before, event, at)
 
@@ -202,7 +208,8 @@ def _settled_late(fold: SessionFold, event: stored.ToolExecutionSettledLate, at:
     if call is None or call.attempt != event.attempt:
         return
     text = None if event.error is not None else _shown(event.result, event.shown_characters)
-    end_call(fold, call.position, event, event.usage, result=event.result, text=text, error=event.error)
+    told = {"result": event.result, "text": text, "files": event.files, "error": event.error}
+    end_call(fold, call.position, event, event.usage, **told)
 
 
 @CALL_HANDLERS.of(stored.ToolCallBlocked)

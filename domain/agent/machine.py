@@ -72,6 +72,7 @@ def _settle_late(event: events.AgentEvent, call: CallInFlight, segment: int) -> 
         cut_by=event.cut_by if isinstance(event, events.ToolExecutionFailed) else None,
         shown_characters=event.shown_characters if isinstance(event, events.ToolExecutionCompleted) else None,
         usage=event.usage,
+        files=event.files if isinstance(event, events.ToolExecutionCompleted) else (),
     )
 
 

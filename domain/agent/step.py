@@ -14,7 +14,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.messages import FilePart, Message, ToolCallPart
 from steptrail.domain.output import OutputProblem, OutputVerdict, StepOutput
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.parent import session_for_call
@@ -148,6 +148,7 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     usage: BilledUsage = BilledUsage()
     result: JsonValue = None
     text: str | None = None
+    files: tuple[FilePart, ...] = ()
     error: ErrorInfo | None = None
     duration_seconds: float = 0.0
     is_answer: bool = False
@@ -228,7 +229,7 @@ class ToolExecution(Value, frozen=True, kw_only=True):
             return Message.tool(self.call.id, self.name, failure_text(self.error.message), is_error=True)
         status = self.status
         text = _UNKNOWN_TEXT if status is CallStatus.INTERRUPTED else self.text or ""
-        return Message.tool(self.call.id, self.name, text, is_error=status in _NOT_DONE)
+        return Message.tool(self.call.id, self.name, text, *self.files, is_error=status in _NOT_DONE)
 
 
 class AgentStep(Value, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from steptrail.domain.errors import CommandRejected
+from steptrail.domain.errors import CommandRejected, ConfigurationError
 from steptrail.domain.flow import commands, events
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
 from steptrail.domain.flow.cutting import forgone
@@ -107,6 +107,8 @@ def _start(state: FlowState, command: commands.StartFlow) -> tuple[events.FlowEv
 
 
 def _started(state: FlowState, command: commands.StartFlow) -> events.FlowStarted:
+    if any(message.files for message in command.messages):
+        raise ConfigurationError("the `messages` of a workflow hold text: files are given to an agent")
     ordinal = state.fold.executions + 1
     return events.FlowStarted(
         execution_id=execution_id(state.flow_id, ordinal),

@@ -25,6 +25,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.files import refuse_absent_files, with_bytes_of
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice, ToolChoiceName
 from steptrail.domain.json_value import JsonValue
@@ -292,6 +293,7 @@ def _refuse_other_than_messages(messages: tuple[Message, ...], what: str) -> Non
     for message in messages:
         a_kind_of(Message, message, f"{what}: what is added")
     refuse_disorder(messages, what)
+    refuse_absent_files(messages, what)
 
 
 def _checked_vote(vote: ContinuationEvaluation) -> ContinuationEvaluation:
@@ -319,4 +321,4 @@ def _as_stored(method: str, event: stored.AgentEvent) -> stored.AgentEvent:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
     if kept != event:
         raise ConfigurationError(f"`{method}` was given what cannot be stored as it is")
-    return kept
+    return with_bytes_of(event, kept)

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.files import with_bytes_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_key, for_the_record
 from steptrail.domain.messages import Message
@@ -55,7 +56,7 @@ def checked_copy(given: object, where: str) -> object:
         return storable(given, where)
     form = storable(full_form(given), where)
     try:
-        return made(type(given), cast("dict[str, JsonValue]", form))
+        return with_bytes_of(given, made(type(given), cast("dict[str, JsonValue]", form)))
     except ValueError as error:
         raise ConfigurationError(f"{where}: {error}") from None
 

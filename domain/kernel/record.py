@@ -1,5 +1,6 @@
 """The envelope of an event: its place, its time, and the commit that stored it."""
 
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -70,12 +71,13 @@ class Commit(Struct, frozen=True):
     """Events that are stored together or not at all; `events` pairs each with its instant.
 
     `summary` is the row of the stream in the index, where the standing is another one after these events; None where it
-    is not. It is stored with them.
+    is not. `files` are bytes that the events name by their SHA-256, in hexadecimal. Both are stored with them.
     """
 
     head: CommitHead
     events: tuple[tuple[int, Event], ...]
     summary: RunSummary | None = None
+    files: Mapping[str, bytes] = {}
 
 
 def base_of(expected: StreamHead, row: RunSummary | None) -> str | None:

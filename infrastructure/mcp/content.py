@@ -1,15 +1,19 @@
 """The result of a server, as JSON that the log can hold and the model can read.
 
-Structured content stands for the whole result, else the text does. Of an image, a sound or another blob only its type,
-its size and its digest are kept: base64 costs tokens and room, and a model cannot read it.
+Structured content stands for the whole result, else the text does. Of an image, a sound or another blob it holds only
+the type, the size and the digest: base64 costs tokens and room, and a model cannot read it. Images and PDF are files
+beside the result.
 """
 
 import base64
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
+from steptrail.runtime.kernel.files import ANYTHING, File
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -28,6 +32,20 @@ def result_of(result: "CallToolResult") -> JsonValue:
     if all(block["type"] == "text" for block in blocks):
         return _text(result)
     return [*blocks]
+
+
+def files_of(result: "CallToolResult") -> list[File]:
+    """Return the images and the PDF among the blocks, each once, unless they are too large to be shown."""
+    files: dict[str, File] = {}
+    for block in result.content:
+        data: str | None = getattr(block, "data", None) or getattr(getattr(block, "resource", None), "blob", None)
+        if block.type == "audio" or not data or (content := _decoded(data)) is None:
+            continue
+        with suppress(ConfigurationError):
+            file = File.from_bytes(content)
+            if file.mime_type != ANYTHING:
+                files[file.digest] = file
+    return [*files.values()]
 
 
 def error_text(result: "CallToolResult") -> str:
@@ -60,8 +78,12 @@ def _block(block: "ContentBlock") -> dict[str, JsonValue]:
 
 
 def _blob(data: str) -> dict[str, JsonValue]:
-    try:
-        content = base64.b64decode("".join(data.split()), validate=True)
-    except ValueError:
+    if (content := _decoded(data)) is None:
         return {"base64Characters": len(data)}
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _decoded(data: str) -> bytes | None:
+    with suppress(ValueError):
+        return base64.b64decode("".join(data.split()), validate=True)
+    return None

@@ -9,10 +9,11 @@ from msgspec import structs
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect, ToolSpec, misnamed
-from steptrail.infrastructure.mcp.content import error_text, result_of
+from steptrail.infrastructure.mcp.content import error_text, files_of, result_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments
 from steptrail.infrastructure.tools.execution import execute, late, patience_of, unfit
+from steptrail.infrastructure.tools.reply import ToolReply
 from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, ToolOutcome, ToolTimedOut
 
 if TYPE_CHECKING:
@@ -58,13 +59,13 @@ class McpTool:
         is_sure = not_asked or isinstance(error, McpCallFailed)
         return self.spec.retry is not None and (is_sure or self.spec.effect is not ToolEffect.UNSAFE)
 
-    async def invoke(self, bound: Mapping[str, object]) -> JsonValue:
+    async def invoke(self, bound: Mapping[str, object]) -> ToolReply:
         """Make the call. Raises `McpCallFailed` for what the server calls an error, and what the connection raises."""
         arguments = cast(Mapping[str, JsonValue], bound["arguments"])
         result = await self.call(self.remote_name, arguments, cast(ToolContext, bound["context"]))
         if result.is_error:
             raise McpCallFailed(error_text(result))
-        return result_of(result)
+        return ToolReply(result_of(result), *files_of(result))
 
     @property
     def patience(self) -> Patience | None:

@@ -12,6 +12,7 @@ from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
+    FilePart,
     MediaPart,
     Message,
     MessageRole,
@@ -27,6 +28,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
 from steptrail.infrastructure.models.anthropic_schema import messages_schema
 from steptrail.infrastructure.models.call_names import CallIds, call_name
+from steptrail.infrastructure.models.files import PDF, base64_of, in_words, is_image, text_in
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict, named
 from steptrail.infrastructure.models.prompt_cache import CacheTime, Ends, mark
@@ -152,7 +154,9 @@ def _block(part: Part, beside: Mapping[str, JsonValue], ids: CallIds) -> dict[st
         case ToolResultPart():
             failed: dict[str, JsonValue] = {"is_error": True} if part.is_error else {}
             call_id = ids.of_result(_id(part.call_id))
-            return {"type": "tool_result", "tool_use_id": call_id, "content": part.text, **failed}
+            words: list[JsonValue] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+            told: JsonValue = [*words, *map(_file, part.files)] if part.files else part.text
+            return {"type": "tool_result", "tool_use_id": call_id, "content": told, **failed}
         case ReasoningPart(text=text, signature=str(signature)):
             return {**beside, "type": "thinking", "thinking": text, "signature": signature}
         case ReasoningPart(text=text):
@@ -160,6 +164,8 @@ def _block(part: Part, beside: Mapping[str, JsonValue], ids: CallIds) -> dict[st
             return {**beside, "type": "thinking", "thinking": text} if beside else None
         case ProviderPart():
             return as_object(beside.get("whole"))
+        case FilePart():
+            return _file(part)
         case MediaPart():
             return _media(part)
         case CitationPart():
@@ -185,6 +191,18 @@ def _gone(messages: Sequence[Message]) -> list[JsonValue]:
 def _id(call_id: str) -> str:
     # A conversation may have begun with a provider whose ids have other characters.
     return _NOT_OF_AN_ID.sub("_", call_id)
+
+
+def _file(part: FilePart) -> dict[str, JsonValue]:
+    title: dict[str, JsonValue] = {} if part.filename is None else {"title": part.filename}
+    inline: JsonValue = {"type": "base64", "media_type": part.mime_type, "data": base64_of(part)}
+    if is_image(part):
+        return {"type": "image", "source": inline}
+    if part.mime_type == PDF and part.data is not None:
+        return {"type": "document", "source": inline, **title}
+    if text := (text_in(part) or "").strip():
+        return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
+    return {"type": "text", "text": in_words(part)}
 
 
 def _media(part: MediaPart) -> dict[str, JsonValue]:

@@ -11,6 +11,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
+    FilePart,
     MediaPart,
     Message,
     MessageRole,
@@ -25,6 +26,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.chat_content import thinking_chunk
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
+from steptrail.infrastructure.models.files import PDF, data_uri, in_words, is_image
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict, named
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
@@ -71,19 +73,31 @@ def _with_one_head(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> Iterator[JsonValue]:
-    """Yield the wire messages; a message with several tool results becomes one for each."""
+    """Yield the wire messages; a message with several tool results becomes one for each.
+
+    A result is text alone. The files of the results of a reply follow them, in one message of the user.
+    """
     ids = CallIds(once_in_all=False, host=provider.partition("@")[2])
+    shown: list[JsonValue] = []
     for message in messages:
+        if shown and not message.is_tool():
+            yield {"role": "user", "content": shown}
+            shown = []
         match message.role:
             case MessageRole.TOOL:
                 for part in message.parts:
                     if isinstance(part, ToolResultPart):
                         yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": part.text}
+                        if part.files:
+                            named: JsonValue = {"type": "text", "text": f"[files of {part.name}]"}
+                            shown += [named, *map(_content_part, part.files)]
             case MessageRole.ASSISTANT:
                 ids.next_reply()
                 yield _assistant(message, ids, provider)
             case _:
                 yield _named(message, {"role": message.role.value, "content": content_of(message, _content_part)})
+    if shown:
+        yield {"role": "user", "content": shown}
 
 
 def render_tool(spec: ToolSpec, *, is_strict: bool = False) -> JsonValue:
@@ -134,6 +148,13 @@ def _content_part(part: Part) -> JsonValue:
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
+        case FilePart() if is_image(part):
+            detail: dict[str, JsonValue] = {} if part.detail is None else {"detail": part.detail}
+            return {"type": "image_url", "image_url": {"url": data_uri(part), **detail}}
+        case FilePart(mime_type=mime_type) if mime_type == PDF and part.data is not None:
+            return {"type": "file", "file": {"filename": part.filename or "file.pdf", "file_data": data_uri(part)}}
+        case FilePart():
+            return {"type": "text", "text": in_words(part)}
         case MediaPart() if part.mime_type.startswith("image/"):
             return {"type": "image_url", "image_url": {"url": part.uri}}
         case MediaPart(mime_type="application/pdf", uri=uri) if uri.startswith("data:"):

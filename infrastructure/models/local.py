@@ -114,6 +114,7 @@ class LocalModel:
             api_key=api_key,
             parameters=self._parameters,
             timeout=self._timeout,
+            shows_files=False,
         )
 
 

@@ -11,6 +11,7 @@ from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
+    FilePart,
     MediaPart,
     Message,
     MessageRole,
@@ -22,6 +23,7 @@ from steptrail.domain.messages import (
 )
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
+from steptrail.infrastructure.models.files import PDF, data_uri, in_words, is_image
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict, named
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
@@ -83,7 +85,7 @@ def render_items(
                 for part in message.parts:
                     if isinstance(part, ToolResultPart):
                         call_id = ids.of_result(part.call_id)
-                        yield {"type": "function_call_output", "call_id": call_id, "output": part.text}
+                        yield {"type": "function_call_output", "call_id": call_id, "output": _output(part)}
             case MessageRole.ASSISTANT:
                 ids.next_reply()
                 goes_back = takes_sealed or not any(map(_is_sealed, message.parts))
@@ -148,10 +150,21 @@ def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
     return {"type": "function", **named(spec), "parameters": tool_schema(spec), "strict": is_strict}
 
 
+def _output(part: ToolResultPart) -> JsonValue:
+    text: list[JsonValue] = [{"type": "input_text", "text": part.text}] if part.text else []
+    return [*text, *map(_content_part, part.files)] if part.files else part.text
+
+
 def _content_part(part: Part) -> JsonValue:
     match part:
         case TextPart():
             return {"type": "input_text", "text": part.text}
+        case FilePart() if is_image(part):
+            return {"type": "input_image", "image_url": data_uri(part), "detail": part.detail or "auto"}
+        case FilePart(mime_type=mime_type) if mime_type == PDF and part.data is not None:
+            return {"type": "input_file", "filename": part.filename or "file.pdf", "file_data": data_uri(part)}
+        case FilePart():
+            return {"type": "input_text", "text": in_words(part)}
         case MediaPart() if part.mime_type.startswith("image/"):
             return {"type": "input_image", "image_url": part.uri, "detail": "auto"}
         case MediaPart(mime_type="application/pdf", uri=uri) if uri.startswith("data:"):

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_mapping, a_text, a_time
+from steptrail.domain.kernel.given import a_flag, a_mapping, a_text, a_time
 from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, hide_values_of
 from steptrail.domain.storable import storable
 from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded, certificates
 from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
+from steptrail.infrastructure.models.files import with_bytes
 from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.prompt_cache import CacheTime
 from steptrail.infrastructure.models.sdk_reading import read_stream
@@ -43,6 +44,8 @@ RESERVED_BY_ALL = frozenset(
 
 class SdkModel(ABC, Generic[C]):
     """The base of drivers over an SDK. `timeout` is in seconds; a `client` is used as it is, but for its retries.
+
+    A model that takes only text is told of images and PDF in words: it is given `shows_files=False`.
 
     Raises `MissingExtra` without the package, `ConfigurationError` for what cannot be used, such as a blocking client.
     """
@@ -68,7 +71,9 @@ class SdkModel(ABC, Generic[C]):
         timeout: float = 60.0,
         client: C | None = None,
         cache: CacheTime | None = "auto",
+        shows_files: bool = True,
     ) -> None:
+        self._shows_files = a_flag(shows_files, "`shows_files` of a model")
         own = {} if parameters is None else a_mapping(parameters, "the parameters of a model")
         parameters = {**self._defaults, **own}
         if importlib.util.find_spec(self._package) is None:
@@ -113,8 +118,8 @@ class SdkModel(ABC, Generic[C]):
         Raises what the SDK raises, `TimeoutError` at the deadline, `ModelReplyInvalid`, or `ModelFailed`.
         """
         client = await self._client()
-        turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
+        turn = self._turn(await with_bytes(request, shows_files=self._shows_files), client.base_url.host)
         while True:
             text = await deadline.keep(self._reached(client, self._post(client, turn.body)))
             if (reply := turn.take(text)) is not None:
@@ -128,8 +133,8 @@ class SdkModel(ABC, Generic[C]):
         a stream that ends too early, or what the transport raises when it breaks.
         """
         client = await self._client()
-        turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
+        turn = self._turn(await with_bytes(request, shows_files=self._shows_files), client.base_url.host)
         # A text that begins as JSON is an answer where the provider keeps to a schema.
         may_follow = bool(request.tools) and request.tool_choice != "none" and request.output_mode is None
         shown, has_told = ShownText(may_follow=may_follow), False

@@ -14,6 +14,7 @@ from steptrail.domain.errors import NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
+from steptrail.infrastructure.tools.reply import succeeded
 from steptrail.runtime.agent.tool_port import (
     NO_CONTEXT,
     Capture,
@@ -24,7 +25,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSucceeded,
     ToolTimedOut,
 )
-from steptrail.runtime.kernel.json_form import looked_through, to_json_value
+from steptrail.runtime.kernel.json_form import looked_through
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 from steptrail.runtime.kernel.time_bound import TimeBound
 
@@ -150,7 +151,7 @@ async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
     try:
         returned = tool.invoke(bound)
         value: object = await returned if inspect.isawaitable(returned) else returned
-        return await looked_through(partial(_succeeded, value), value)
+        return await looked_through(partial(succeeded, value), value)
     except BaseException as error:
         return error
 
@@ -162,7 +163,8 @@ async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: floa
             if inspect.iscoroutine(returned):
                 returned.close()
                 raise TypeError(f"tool {tool.name!r} returned a coroutine: declare it with `async def`")
-            return _succeeded(returned)
+            # Converted where the tool ran, so that a large result on a thread does not hold up the loop.
+            return succeeded(returned)
         except BaseException as error:
             return error
 
@@ -172,11 +174,6 @@ async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: floa
         return error
     await asyncio.wait({future}, timeout=timeout)
     return future.result() if future.done() else late(tool, timeout, cancelled=False)
-
-
-def _succeeded(returned: object) -> ToolSucceeded:
-    # Converted where the tool ran, so that a large result on a thread does not hold up the loop.
-    return ToolSucceeded(to_json_value(returned, "result"))
 
 
 def _timeout(tool: Executable, timeout: float | None, *, cancelled: bool) -> ErrorInfo:

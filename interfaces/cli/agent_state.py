@@ -129,4 +129,4 @@ def _sources(message: Message) -> list[str]:
 
 def _message(message: Message) -> str:
     calls = [f"[calls {call.name}]" for call in message.tool_calls]
-    return one_line(" ".join([message.text, *calls]), _CUT)
+    return one_line(" ".join([message.in_words, *calls]), _CUT)

@@ -78,13 +78,13 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
         case Forked():
             return f"{event.source} after {event.version} events, by {event.by}{because(event.reason)}"
         case stored.MessagesAppended(messages=messages, by=by):
-            return f"{by}: {messages[-1].text if messages else ''}"
+            return f"{by}: {messages[-1].in_words if messages else ''}"
         case stored.MetadataChanged(changes=changes, removed=removed, by=by):
             return f"{by}: {', '.join([*changes, *(f'-{name}' for name in removed)])}"
         case stored.ExecutionStarted(execution_id=name, input=None):
             return f"{name}: retry of {event.retry_of}, by {event.by}{because(event.reason)}"
         case stored.ExecutionStarted(execution_id=name, input=asked, by=by):
-            return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
+            return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.in_words if asked is not None else ''}"
         case stored.ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
             other = ", with another context" if context is not None else ""
             return f"segment {segment} on {worker}, after {ended_by.value}{other}{changed_by(event.changes)}"
@@ -126,7 +126,8 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
         case stored.ToolCallDeferred(tool=tool, effect_id=effect, expires_at=until):
             return f"{tool} ({effect}), until {clock_time(until)}"
         case stored.ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
-            return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}: {result_text(result)}"
+            shown = " ".join((result_text(result), *(part.placeholder for part in event.files)))
+            return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}: {shown}"
         case stored.ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
             return f"call {position} {settled_or(event, f'in {seconds:.2f} s')}, {_error(error)}"
         case stored.ToolExecutionInterrupted(position=position, then=then):

@@ -37,6 +37,7 @@ from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.conversation import ui_conversation
 from steptrail.projections.ui.models import UiModel
+from steptrail.runtime.kernel.files import ANYTHING, SHOWN_IMAGES, stored_file
 from steptrail.runtime.kernel.log_raised import Seldom, log_raised
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def event_stream(
             Route(f"{path}/events", endpoints.events),
             WebSocketRoute(f"{path}/events", endpoints.socket),
             Route(f"{path}/conversation", endpoints.conversation),
+            Route(f"{path}/files/{{digest}}", endpoints.file),
             Route("/flows/{flow}/events", endpoints.events),
             WebSocketRoute("/flows/{flow}/events", endpoints.socket),
             Route("/flows/{flow}/run", endpoints.run),
@@ -203,6 +205,28 @@ class _Endpoints:
             return partial(ui_conversation, await self.trail.session(session).state(), self.ui)
 
         return await self._whole(session, version, read)
+
+    async def file(self, request: "Request") -> "Response":
+        """Answer with a file that the conversation shows. A browser shows an image, and keeps anything else."""
+        from starlette.responses import Response
+
+        (session, _), digest = await self._admitted(request), request.path_params["digest"]
+        with _refusing():
+            state = await self.trail.session(session).state()
+            said = (each for each in state.messages if each.is_user() or self.ui.include_tool_results)
+            part = next((part for message in said for part in message.files if part.digest == digest), None)
+            if part is None:
+                raise _Refused(HTTPStatus.NOT_FOUND)
+            data = await stored_file(self.trail.store, digest)
+        # The type is what somebody said: only of images that hold no program a browser may be told it.
+        is_image = part.mime_type in SHOWN_IMAGES
+        headers = {
+            "Cache-Control": "private, no-store",
+            "Content-Disposition": "inline" if is_image else "attachment",
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return Response(data, media_type=part.mime_type if is_image else ANYTHING, headers=headers)
 
     async def run(self, request: "Request") -> "Response":
         """Answer with the stored run of a workflow."""

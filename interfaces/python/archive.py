@@ -1,30 +1,36 @@
 """Streams as files that prove what they hold: written before a stream is erased by its age, and read again later.
 
-A file is JSON lines like those of an exported session: a header, then every event as it is stored. The header has the
+A file is JSON lines like those of an exported session: a header, then every event as it is stored, and in front of the
+events that first name them, the files of the session. The header has the
 digest of the last commit. It is what the digests of all commits come to, so a reader of the file computes it again, and
 compares it with the one that the store remembers of the stream that was erased.
 """
 
 import asyncio
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import orjson
+from msgspec import structs
 
 from steptrail.domain.errors import (
     ConcurrencyConflict,
     ConfigurationError,
     CorruptRecord,
     ErasureRefused,
+    FileUnreadable,
     NotARecording,
     shown,
     stream_name,
 )
+from steptrail.domain.files import files_in
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
@@ -35,12 +41,15 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.file_errors import file_error, may_pass
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.interfaces.python.recording import FORMAT, line_of, lines_of, record_of
+from steptrail.runtime.kernel.files import stored_file
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
 if TYPE_CHECKING:
     from steptrail.interfaces.python.trail import Steptrail
 
+_FILE: Final = b'{"file":'
+"""The beginning of a line that holds the bytes of a file, as base64."""
 _KIND: Final = "steptrail.archive"
 _EMPTY: Final = "it is no archived session"
 _PAGE = 500
@@ -77,17 +86,33 @@ class ArchiveFile:
 
         Raises `NotARecording` in the end, where they are not what the header says.
         """
-        end = EMPTY_STREAM
-        records = (record_of(self.source, number, self.stream, line) for number, line in enumerate(lines, start=2))
-        for _, of_commit in groupby(records, key=lambda record: record.head):
+        end, came = EMPTY_STREAM, dict[str, bytes]()
+        for _, of_commit in groupby(self._records(lines, came), key=lambda record: record.head):
             commit, end = _chained(self.stream, end, list(of_commit))
-            yield commit
+            named = {part.digest for _, event in commit.events for _, part in files_in(event)}
+            if absent := sorted(named - came.keys()):
+                raise NotARecording(f"{self.source} names the file {absent[0]} and does not hold it")
+            # One that was said before is stored by now: its bytes need not be in memory any longer.
+            yield structs.replace(commit, files={each: came[each] for each in named if came[each]})
+            came |= dict.fromkeys(named, b"")
         if not end.version:
             raise NotARecording(f"{self.source} holds no events")
         if end.version != self.events:
             raise NotARecording(f"{self.source} holds {end.version} events and says that there are {self.events}")
         if end.digest != self.digest:
             raise NotARecording(f"{self.source} is not what was archived: its events do not come to its digest")
+
+    def _records(self, lines: Iterator[bytes], came: dict[str, bytes]) -> Iterator[Recorded[Event]]:
+        """Yield the records in the lines behind the header, and put each file that stands before them into `came`."""
+        for number, line in enumerate(lines, start=2):
+            if not line.startswith(_FILE):
+                yield record_of(self.source, number, self.stream, line)
+                continue
+            try:
+                data = b64decode(orjson.loads(line)["file"], validate=True)
+            except (TypeError, ValueError) as error:
+                raise NotARecording(f"line {number} of {self.source} is damaged: {error}") from error
+            came[sha256(data).hexdigest()] = data
 
 
 async def unarchived(trail: "Steptrail", files: Iterable[ArchiveFile]) -> None:
@@ -181,7 +206,7 @@ class ArchiveFolder:
         for stream in streams:
             try:
                 await self._keep(file_of(self._folder, stream), stream)
-            except (CorruptRecord, NotARecording) as error:
+            except (CorruptRecord, FileUnreadable, NotARecording) as error:
                 raise ErasureRefused(stream, f"it cannot be archived: {error}", (stream,)) from error
             except OSError as error:
                 if may_pass(error):
@@ -237,12 +262,18 @@ def _unfinished(folder: Path) -> Mapping[str, Sequence[Path]]:
 
 
 async def _write_and_prove(store: EventStore, beside: Path, stream: str, header: Mapping[str, object]) -> None:
-    head, is_end = EMPTY_STREAM, False
+    head, is_end, written = EMPTY_STREAM, False, set[str]()
     with beside.open("wb") as file:
         file.write(orjson.dumps(header) + b"\n")
         while not is_end:
             page = await store.read(stream, after=head, limit=_PAGE)
             head, is_end = page.head, page.is_end
+            for record in page.records:
+                for _, part in files_in(record.event):
+                    if part.digest not in written:
+                        written.add(part.digest)
+                        data = await stored_file(store, part.digest)
+                        await asyncio.to_thread(file.write, orjson.dumps({"file": b64encode(data).decode()}) + b"\n")
             await asyncio.to_thread(file.writelines, map(line_of, page.records))
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())

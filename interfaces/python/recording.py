@@ -37,6 +37,7 @@ NOT_CAPTURED: Final = (
     "what hooks read or call by themselves: clocks, files, networks, other models",
     "the world behind the tools: a replay gives their recorded results",
     "sessions of subagents: the calls that ran them are in here, with their results",
+    "the bytes of files: what was asked is here by their digests, and an archive has them",
     "pieces of replies as they were streamed, and the progress of tools",
     "scheduling: calls that ran side by side may end in another order",
 )

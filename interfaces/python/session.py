@@ -9,7 +9,7 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, FileUnreadable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -26,6 +26,7 @@ from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.files import File, stored_file
 from steptrail.runtime.kernel.first_answers import answered_once
 from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.json_form import to_json_value
@@ -252,6 +253,17 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
             refuse_unfit_result(await self.state(), command)
         telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
+
+    async def file(self, digest: str) -> File:
+        """Return a file that the conversation of the session names, with its bytes. `digest` is that of its part.
+
+        Raises `SessionNotFound`, and `FileUnreadable` for one that it does not name: a digest alone opens nothing.
+        """
+        named = (part for message in (await self.state()).messages for part in message.files)
+        part = next((part for part in named if part.digest == digest), None)
+        if part is None:
+            raise FileUnreadable(digest, f"no message of session {self.session_id!r} names it")
+        return File.of(part, await stored_file(self._env.store, digest))
 
     @overload
     async def result(self) -> RunResult[Any]: ...

@@ -168,6 +168,7 @@ class SyncSession(Twin[Session]):
     stop = blocking(Session.stop)
     settle = blocking(Session.settle)
     answer = blocking(Session.answer)
+    file = blocking(Session.file)
     approve = blocking(Session.approve)
     deny = blocking(Session.deny)
     state = blocking(Session.state)

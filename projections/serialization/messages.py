@@ -15,6 +15,7 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
+    FilePart,
     MediaPart,
     Message,
     MessageRole,
@@ -86,14 +87,20 @@ def _spoken(message: Message, config: SlimSerializationConfig) -> Entry:
     media: list[JsonValue] = [
         {"uri": part.uri, "mime_type": part.mime_type} for part in message.parts if isinstance(part, MediaPart)
     ]
+    files: list[JsonValue] = [_file(part) for part in message.parts if isinstance(part, FilePart)]
     citations = [_citation(part, config) for part in message.parts if isinstance(part, CitationPart)]
-    for key, found in (("tool_calls", calls), ("citations", citations), ("media", media)):
+    for key, found in (("tool_calls", calls), ("citations", citations), ("media", media), ("files", files)):
         if found:
             metadata[key] = found
     if config.include_reasoning:
         metadata |= _only_for_the_model(message, config)
     entry: Entry = {"role": message.role.value, "content": cut(text_of(message.parts), config.max_content_length)}
     return {**entry, "metadata": metadata} if metadata else entry
+
+
+def _file(part: FilePart) -> Entry:
+    about = {name: getattr(part, name) for name in part.__struct_fields__}
+    return {name: value for name, value in about.items() if value is not None}
 
 
 def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:
@@ -144,6 +151,8 @@ def _result(part: ToolResultPart, config: SlimSerializationConfig, *, quotes_arg
     else:
         text = cut(part.text, config.max_content_length)
     said: Entry = {"tool_call_id": part.call_id, "tool_name": part.name, "is_error": part.is_error}
+    if part.files and config.include_tool_results:
+        said["files"] = list(map(_file, part.files))
     return {"role": MessageRole.TOOL.value, "content": text, "metadata": said}
 
 
@@ -158,6 +167,7 @@ def message_of(entry: Reader) -> Message:
             name=metadata.text("tool_name", "unknown"),
             text=content,
             is_error=metadata.truth("is_error", default=False),
+            files=tuple(map(_file_of, metadata.objects("files"))),
         )
         return Message(role=role, parts=(result,))
     parts: list[Part] = [
@@ -171,6 +181,7 @@ def message_of(entry: Reader) -> Message:
             MediaPart(uri=each.text("uri"), mime_type=each.text("mime_type", "application/octet-stream"))
             for each in metadata.objects("media")
         ),
+        *(_file_of(each) for each in metadata.objects("files")),
         *(_call_of(each) for each in metadata.objects("tool_calls")),
     ]
     for each in metadata.objects("provider"):
@@ -191,6 +202,11 @@ def _citation_of(told: Reader) -> CitationPart:
     said = {name: told.value(name) for name in ("uri", "title", "quote", "start", "end", "data")}
     said |= {"kind": "citation", "provider": told.text("provider", "unknown")}
     return told.made("uri", lambda: made(CitationPart, said))
+
+
+def _file_of(told: Reader) -> FilePart:
+    said = {name: told.value(name) for name in FilePart.__struct_fields__}
+    return told.made("digest", lambda: made(FilePart, {"kind": "file", **said}))
 
 
 def _call_of(call: Reader) -> ToolCallPart:

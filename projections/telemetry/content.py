@@ -12,7 +12,16 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.messages import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from steptrail.domain.messages import (
+    FilePart,
+    MediaPart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from steptrail.projections.masking import Masking, shortened
 from steptrail.projections.telemetry.names import MOST_CHARACTERS, Name, Own
 from steptrail.projections.telemetry.span import Attribute
@@ -79,6 +88,8 @@ class SpanContent:
                 return {"type": "tool_call_response", "id": call, "response": self._text(text)}
             case MediaPart(uri=uri, mime_type=mime_type):
                 return {"type": "uri", "uri": self._text(uri), "mime_type": mime_type}
+            case FilePart(digest=digest, mime_type=mime_type):
+                return {"type": "file", "file_id": digest, "mime_type": mime_type}
             case _:
                 return {"type": part.kind}  # data for its provider alone
 

@@ -24,6 +24,7 @@ from steptrail.projections.ui.models import (
     UiCitation,
     UiContinuation,
     UiConversation,
+    UiFile,
     UiMessage,
     UiMetadata,
     UiRetry,
@@ -85,7 +86,8 @@ def _shown(
     else:
         message_id = effect_id(execution, origin.step, origin.position)
     at = timestamp_text(origin.at)
-    metadata = UiMetadata(said_by=origin.hook) if origin.hook is not None else None
+    files = UiFile.of(message.files) if message.is_user() else None
+    metadata = UiMetadata(said_by=origin.hook, files=files) if origin.hook is not None or files else None
     match message.role:
         case MessageRole.SYSTEM | MessageRole.DEVELOPER:
             return

@@ -4,10 +4,12 @@ Front ends ignore keys that they do not know, so more may be added. A key that i
 key ever holds null, except inside of a tool's arguments. The JSON schema and the TypeScript types are made from these.
 """
 
+from collections.abc import Iterable
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
 UiRole = Literal["user", "assistant", "tool", "status"]
@@ -76,6 +78,21 @@ class UiCitation(UiModel):
     end: int | None = Field(default=None, ge=0)
 
 
+class UiFile(UiModel):
+    """A file beside the content: its SHA-256, under which it is fetched, its type, and its size in bytes."""
+
+    digest: str
+    mime_type: str
+    size: int = Field(ge=0)
+    filename: str | None = None
+
+    @classmethod
+    def of(cls, files: Iterable[FilePart]) -> "tuple[UiFile, ...] | None":
+        """Return what is shown of files; None for none."""
+        shown = (cls(digest=f.digest, mime_type=f.mime_type, size=f.size, filename=f.filename) for f in files)
+        return tuple(shown) or None
+
+
 class UiContinuation(UiModel):
     """The outcome of the newest decision; `resolved_by` is the short name of the criterion that decided it."""
 
@@ -94,7 +111,8 @@ class UiRetry(UiModel):
 class UiMetadata(UiModel):
     """The details of a message beside its content. A result and an error exclude each other.
 
-    `citations` are the sources of an assistant's words. `said_by` names the hook that put the message into the
+    `citations` are the sources of an assistant's words. `files` are those of a user's message, or of a tool's result.
+    `said_by` names the hook that put the message into the
     conversation: no person said it. `waits_until` is when a call that waits goes on, or when the question about it
     expires. `tool_result` is what the model was shown, `tool_result_summary` its beginning. `tool_duration_ms` is in
     milliseconds.
@@ -102,6 +120,7 @@ class UiMetadata(UiModel):
 
     tool_calls: tuple[UiToolCall, ...] | None = None
     citations: tuple[UiCitation, ...] | None = None
+    files: tuple[UiFile, ...] | None = None
     tool_call_id: str | None = None
     tool_name: str | None = None
     tool_status: UiToolStatus | None = None

@@ -13,7 +13,7 @@ from steptrail.domain.tools import ToolSpec, failure_text
 from steptrail.projections.broadcast_text import result_summary, timestamp_text
 from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.ui.config import UiConfig
-from steptrail.projections.ui.models import UiMessage, UiMetadata, UiRetry, UiToolStatus
+from steptrail.projections.ui.models import UiFile, UiMessage, UiMetadata, UiRetry, UiToolStatus
 
 _SETTLED: dict[CallStatus, UiToolStatus] = {
     CallStatus.COMPLETED: "completed",
@@ -46,6 +46,7 @@ def settled_call(message_id: str, message: Message, origin: MessageOrigin, confi
         tool_result_summary=summary,
         tool_error=error,
         tool_duration_ms=in_ms(origin.duration_seconds) if origin.duration_seconds > 0 else None,
+        files=UiFile.of(message.files) if config.include_tool_results else None,
         said_by=origin.hook,
     )
     content = error if error is not None else summary or ""

@@ -80,6 +80,7 @@ class Agent(Generic[OutputT_co, ContextT]):
     tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
     earlier_tool_traces: bool = True
+    media_window: int | None = None
     limits: Limits = Limits()
     error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
     criteria: tuple[Criterion, ...] = ()
@@ -118,6 +119,7 @@ class Agent(Generic[OutputT_co, ContextT]):
                 tool_choice=self.tool_choice,
                 parallel_tool_calls=self.parallel_tool_calls,
                 earlier_tool_traces=self.earlier_tool_traces,
+                media_window=self.media_window,
                 limits=self.limits,
                 error_policy=self.error_policy,
                 criteria=tuple(criterion_name(criterion) for criterion in self.criteria),

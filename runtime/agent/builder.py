@@ -12,6 +12,7 @@ from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
+from steptrail.domain.files import files_in
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
@@ -68,6 +69,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         self._tool_choice = ToolChoice.AUTO
         self._parallel_tool_calls: bool | None = None
         self._earlier_tool_traces = True
+        self._media_window: int | None = None
         self._limits = Limits()
         self._error_policy = ErrorPolicy.stop_on_any_error()
         self._criteria: list[Criterion] = []
@@ -133,6 +135,8 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         for message in messages:
             a_kind_of(Message, message, f"agent {self._name!r}: what `with_examples` shows")
         refuse_disorder(messages, f"agent {self._name!r}: `with_examples`")
+        if any(files_in(messages)):
+            raise ConfigurationError(f"agent {self._name!r}: `with_examples` takes no files: say what they show")
         self._examples = messages
         return self
 
@@ -166,6 +170,15 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         everything in both cases.
         """
         self._earlier_tool_traces = a_flag(shown, f"agent {self._name!r}: what `with_earlier_tool_traces` is given")
+        return self
+
+    def with_media_window(self, files: int | None) -> Self:
+        """Show the model the newest `files` of a conversation, and tell of earlier ones in words. None shows them all.
+
+        The log holds every file in both cases.
+        """
+        what = f"agent {self._name!r}: what `with_media_window` is given"
+        self._media_window = None if files is None else a_whole(files, what)
         return self
 
     def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
@@ -331,6 +344,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
             tool_choice=self._tool_choice,
             parallel_tool_calls=self._parallel_tool_calls,
             earlier_tool_traces=self._earlier_tool_traces,
+            media_window=self._media_window,
             limits=self._limits,
             error_policy=self._error_policy,
             criteria=tuple(self._criteria),

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
@@ -20,6 +22,7 @@ from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.asked_model import ShowPiece, checked_reply, reply_of
+from steptrail.runtime.kernel.files import StoredFiles
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
@@ -37,6 +40,7 @@ class Inference:
 
     def __init__(self, segment: Segment[AgentState, AgentEvent], agent: AnyAgent) -> None:
         self._journal, self._agent, self._flight = segment.journal, agent, segment.flight
+        self._files = StoredFiles(segment.environment.store)
         self._reach, self._watching = segment.environment.reach, segment.watcher
         self.requests = Requests()
 
@@ -72,6 +76,7 @@ class Inference:
     async def _asked(self, request: ModelRequest) -> ModelReply:
         watcher, execution = self._watching(), self._journal.peek().execution
         model = self._agent.models[execution.switched if execution is not None else 0]
+        request = replace(request, read=self._files)
         return await reply_of(model, request, None if watcher is None else self._shown(request, watcher))
 
     def _shown(self, request: ModelRequest, watcher: OnUpdate) -> ShowPiece:

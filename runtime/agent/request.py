@@ -18,6 +18,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.compact_json import compact_json
+from steptrail.domain.files import with_newest_files
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.instructions import instructing
 from steptrail.domain.kernel.log import Log
@@ -69,8 +70,12 @@ class Requests:
                 tools = tuple(tool for tool in tools if tool.name in amended.tools)
             choice = amended.tool_choice or choice
             parallel = parallel if amended.parallel_tool_calls is None else amended.parallel_tool_calls
+        said: Sequence[Message] = _Joined(messages)
+        if agent.media_window is not None:
+            # Which files are shown changes the middle of the conversation: the hash of the old one is of no use.
+            said, self._digest = with_newest_files(said, agent.media_window), _Digest()
         request = ModelRequest(
-            messages=_Joined(messages),
+            messages=said,
             tools=tools,
             tool_choice=choice if tools else ToolChoice.NONE,
             parallel_tool_calls=parallel,

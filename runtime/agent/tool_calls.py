@@ -231,4 +231,5 @@ class ToolCalls:
             duration_seconds=seconds,
             shown_characters=most if most is not None and len(result_text(outcome.result)) > most else None,
             usage=outcome.usage,
+            files=outcome.files,
         )

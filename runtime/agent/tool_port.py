@@ -10,6 +10,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import Count, Value, read_back, refuse_wrong_types
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import FilePart
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
@@ -82,12 +83,13 @@ class _Outcome(Struct, frozen=True):
 class ToolSucceeded(_Outcome, frozen=True):
     """The tool returned this JSON. Raises `NotStorable` for a value that could not be read back.
 
-    The model is shown at most `most_shown` characters of it, or fewer if the run's limits say so.
+    The model is shown at most `most_shown` characters of it, or fewer if the run's limits say so, and the `files`.
     """
 
     result: JsonValue
     most_shown: Count | None = None
     usage: BilledUsage | None = None
+    files: tuple[FilePart, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the result, and make it a copy of its own."""

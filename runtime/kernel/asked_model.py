@@ -9,7 +9,7 @@ import msgspec
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
-from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
+from steptrail.domain.messages import CitationPart, FilePart, ProviderPart, ToolCallPart
 from steptrail.domain.readable import readable
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
@@ -52,6 +52,8 @@ def checked_reply(given: object) -> ModelReply:
     for part in given.parts:
         if isinstance(part, ToolCallPart):
             storable(part.arguments, f"the arguments of {part.name}")
+        elif isinstance(part, FilePart):
+            raise TypeError("the model driver returned a file, which only users and tools give")
         elif isinstance(part, ProviderPart | CitationPart):
             storable(part.data, f"the data of {part.provider}")
     try:

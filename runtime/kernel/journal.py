@@ -34,6 +34,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import outlast
 from steptrail.runtime.kernel.clock import SegmentClock
 from steptrail.runtime.kernel.collector import collector_off
+from steptrail.runtime.kernel.coming_files import ComingFiles
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.history import pages, typed_records
 from steptrail.runtime.kernel.ids import new_id
@@ -118,6 +119,7 @@ class Journal(Generic[S, E]):
         self._opened_by: str | None = None
         self._lost: OwnershipLost | None = None
         self._is_in_doubt = False
+        self._files = ComingFiles()
         self._outcomes: list[tuple[E, CallInFlight]] = []
 
     @classmethod
@@ -265,7 +267,7 @@ class Journal(Generic[S, E]):
         return at if newest <= at else max(at, min(newest, self._clock.now()))
 
     def _record(self, now: int, events: Sequence[E]) -> None:
-        records = list(map(Recorded, count(self._state.version + 1), repeat(now), events))
+        records = list(map(Recorded, count(self._state.version + 1), repeat(now), map(self._files.taken_from, events)))
         # The committed state must be kept, in case that the overlay is dropped, and so must a state that others have
         # seen. Any other state may be changed in place, which is quicker.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
@@ -274,6 +276,7 @@ class Journal(Generic[S, E]):
 
     def record_outcome(self, call: CallInFlight, event: E) -> None:
         """Add the event of the end of a call. After a take-over it can still be reported as the end of that call."""
+        event = self._files.taken_from(event)
         self._outcomes.append((event, call))
         self.record(event)
 
@@ -289,10 +292,10 @@ class Journal(Generic[S, E]):
         if not self._overlay:
             return True
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
-        events = tuple([(record.at, record.event) for record in self._overlay])
+        events = [(record.at, record.event) for record in self._overlay]
         stands = self._machine.control.standing(self._state)
         row = self._row_if_moved(self._state, stands)
-        commit = Commit(head, events, row)
+        commit = self._files.commit(head, events, row)
         self._reach("before-append")
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -324,6 +327,7 @@ class Journal(Generic[S, E]):
         before, stored = self._committed, self._overlay
         self._overlay, self._harmless = [], 0
         self._outcomes.clear()
+        self._files.are_stored()
         stood = self._stands
         self._is_at(self._state, end, stands)
         self._announce(stored, before, row, stood)
@@ -447,7 +451,7 @@ class Journal(Generic[S, E]):
                 stands = machine.control.standing(after)
                 row = self._row_if_moved(after, stands)
                 try:
-                    end = await self._append(Commit(head, ((at, late),), row))
+                    end = await self._append(self._files.commit(head, [(at, late)], row))
                 except ConcurrencyConflict:
                     await self._go_on()
                 else:

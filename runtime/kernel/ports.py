@@ -60,6 +60,10 @@ class EventStore(Protocol):
         """
         ...
 
+    async def file(self, digest: str) -> bytes | None:
+        """Return the bytes of a file that was stored with a commit, by its SHA-256; None when there are none."""
+        ...
+
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         """Return the records after a version, at most `limit`; an unknown stream is empty.
 

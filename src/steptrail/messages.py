@@ -2,6 +2,8 @@
 
 from steptrail.domain.messages import (
     CitationPart,
+    FilePart,
+    ImageDetail,
     MediaPart,
     Message,
     MessageRole,
@@ -12,9 +14,14 @@ from steptrail.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from steptrail.runtime.kernel.files import File, Image
 
 __all__ = [
     "CitationPart",
+    "File",
+    "FilePart",
+    "Image",
+    "ImageDetail",
     "MediaPart",
     "Message",
     "MessageRole",

@@ -34,12 +34,13 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook, Critique, SelfCritic
+from steptrail.messages import File, Image, Message
 from steptrail.models import PriceTable, Usage
 from steptrail.output import OutputContext, OutputRejected
 from steptrail.projections import project_agent_state
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import ApprovalRule, SubagentTool
+from steptrail.tools import ApprovalRule, SubagentTool, ToolReply
 from tests.golden import flows, rows
 from tests.golden.flow_stories import STORIES as FLOW_STORIES
 from tests.golden.streams import FOLDER, folds, lines, outcome
@@ -361,6 +362,19 @@ async def typed(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def shown(clock: HandClock) -> Steptrail:
+    """Let a person and a tool show files."""
+
+    @tool(effect=ToolEffect.READ)
+    def camera() -> ToolReply:
+        return ToolReply("a shelf", Image.from_bytes(b"\x89PNG\r\n\x1a\n-", name="a.png", detail="low"))
+
+    agent = AgentBuilder("clerk").with_model(ScriptedModel([call("camera"), "Three."])).with_tools(camera).build()
+    trail = first(clock)
+    await trail.run(agent, Message.user("How many?", File.from_bytes(b"a,b", "text/csv")), session=SESSION)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -379,6 +393,7 @@ STORIES: dict[str, Story] = {
     "typed": typed,
     "switched": switched,
     "instructed": instructed,
+    "shown": shown,
 }
 
 

@@ -82,7 +82,7 @@ def test_the_page_has_rows_for_every_task_numbered_from_one() -> None:
         "5": "12",
         "6": "123",
         "7": "12345",
-        "8": "125678",
+        "8": "1256789",
         "9": "12",
         "10": "23",
     }

@@ -34,7 +34,7 @@ from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.instructions import InstructionsPlace, InstructionsSpec, InstructionsTime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
-from steptrail.domain.messages import Message, TextPart, ToolCallPart
+from steptrail.domain.messages import FilePart, Message, TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
@@ -42,6 +42,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ApprovalRule, ExternalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.messages import File
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed, usage
 
@@ -211,7 +212,7 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
     """Return how a tool execution may end."""
     at = st.just(position)
     completed: st.SearchStrategy[AgentEvent] = st.builds(
-        ToolExecutionCompleted, position=at, result=results, duration_seconds=TOOK
+        ToolExecutionCompleted, position=at, result=results, files=st.sampled_from([(), (SHOT,)]), duration_seconds=TOOK
     )
     failed: st.SearchStrategy[AgentEvent] = st.builds(
         ToolExecutionFailed,
@@ -269,7 +270,8 @@ def instructed(names: tuple[str, ...], votes: tuple[ContinuationDecision, ...]) 
 
 VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")
 PAUSE, UNPAUSE, STOP = Pause(by="ana"), Unpause(by="ana"), Stop(by="ana")
-SEND = Send(messages=(Message.user("and this?"),))
+SHOT = FilePart(digest="0" * 64, mime_type="image/png", size=3)
+SEND = Send(messages=(Message.user("and this?", File.from_bytes(b"a file", name="a")),))
 
 
 @dataclass(frozen=True)

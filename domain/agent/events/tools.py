@@ -11,6 +11,7 @@ from steptrail.domain.base import Count, Draw, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ApprovalRule, ToolEffect
 from steptrail.domain.usage import BilledUsage
@@ -67,10 +68,11 @@ class ToolCallDeferred(Event, frozen=True, kw_only=True):
 
 
 class ToolExecutionCompleted(Event, frozen=True, kw_only=True):
-    """The tool returned. `shown_characters` is the length to which the text for the model was cut; None for all of it.
+    """The tool returned a result, and maybe files.
 
-    `settled_by` is the person who reported the result, for a `settled_reason`; None when the tool itself returned it.
-    `key` makes it safe to report the result of an external call again.
+    `shown_characters` is the length to which the text for the model was cut; None for all of it. `settled_by` is the
+    person who reported the result, for a `settled_reason`; None when the tool itself returned it. `key` makes it safe
+    to report the result of an external call again.
     """
 
     TYPE = "tool.execution.completed.v1"
@@ -85,6 +87,7 @@ class ToolExecutionCompleted(Event, frozen=True, kw_only=True):
     settled_reason: str | None = None
     usage: BilledUsage | None = None
     key: str | None = None
+    files: tuple[FilePart, ...] = ()
 
 
 class ToolExecutionFailed(Event, frozen=True, kw_only=True):
@@ -188,6 +191,7 @@ class ToolExecutionSettledLate(Event, frozen=True, kw_only=True):
     cut_by: CutBy | None = None
     shown_characters: Positive | None = None
     usage: BilledUsage | None = None
+    files: tuple[FilePart, ...] = ()
 
 
 class ToolCallBlocked(Event, frozen=True, kw_only=True):

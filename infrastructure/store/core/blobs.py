@@ -4,6 +4,7 @@ Whatever in an event's JSON is above the limit is cut out of it: a text, or an a
 A null stands in its place, and in front a list says what stood where, as a JSON pointer:
 `{"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the state or
 the content that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
+A file that the event names is in the list too. Its bytes are a body as they are, which is not put back on reading.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steptrail.domain.base import Value
+from steptrail.domain.files import files_in
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
@@ -35,7 +37,7 @@ FetchBody = Callable[[bytes], bytes | None]
 
 
 class Blob(NamedTuple):
-    """A body, as JSON, and its SHA-256."""
+    """A body, as JSON or as the bytes of a file, and its SHA-256."""
 
     digest: bytes
     body: bytes
@@ -50,12 +52,16 @@ class BlobFault(NamedTuple):
 
 
 class Reference(Value, frozen=True, kw_only=True):
-    """An event's reference to a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901)."""
+    """An event's reference to a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901).
+
+    A file stays where it is: the event names it at that place itself.
+    """
 
     at: Annotated[str, Meta(pattern="^/")]
     digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     size: int
     preview: str
+    is_file: bool = False
 
 
 _Taken = tuple[Reference, Blob]
@@ -80,9 +86,22 @@ Encoded = tuple[int, str, int, bytes, bytes | None]
 def encode_commit(commit: Commit, after: int) -> list[Encoded]:
     """Return each event of a commit behind version `after`. Raises `ValueError` for one that cannot be encoded."""
     return [
-        (version, event.TYPE, checked_instant(at), *encoded_parts(event))
+        (version, event.TYPE, checked_instant(at), *_with_files_listed(event, *encoded_parts(event)))
         for version, (at, event) in enumerate(commit.events, after + 1)
     ]
+
+
+def _with_files_listed(event: Event, state: bytes, content: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the parts of an event; the content, which names its files, begins with the list of them."""
+    found = [
+        Reference(at=at, digest=part.digest, size=part.size, preview="", is_file=True) for at, part in files_in(event)
+    ]
+    return (state, MARK + _encode(found) + b"," + content[1:]) if found and content is not None else (state, content)
+
+
+def files_of(commit: Commit) -> tuple[Blob, ...]:
+    """Return the bytes of the files that come with a commit."""
+    return tuple([Blob(bytes.fromhex(digest), data) for digest, data in commit.files.items()])
 
 
 def detach_all(encoded: Sequence[Encoded]) -> tuple[list[Encoded], tuple[Blob, ...]]:
@@ -109,11 +128,12 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
         return state, ()
     taken: list[_Taken] = []
     payload: dict[str, JsonValue] = _decode(state)
+    files = payload.pop("@blobs", ())
     for name, value in payload.items():
         payload[name] = _lighter(value, _pointer("", name), taken)
     if not taken:
         return state, ()
-    said = _encode([reference for reference, _ in taken])
+    said = _encode([*(files if isinstance(files, list) else ()), *(reference for reference, _ in taken)])
     return MARK + said + b"," + _encode(payload)[1:], tuple(blob for _, blob in taken)
 
 
@@ -136,6 +156,8 @@ def attach(state: bytes, fetch: FetchBody) -> bytes:
     payload: dict[str, JsonValue] = _decode(state)
     del payload["@blobs"]
     for reference in found:
+        if reference.is_file:
+            continue
         body = fetch(bytes.fromhex(reference.digest))
         if (why := _why_unfit(reference, body)) is not None or body is None:
             raise ValueError(why)

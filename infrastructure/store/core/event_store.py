@@ -25,6 +25,7 @@ from steptrail.infrastructure.store.core.blobs import (
     blob_faults,
     detach_all,
     encode_commit,
+    files_of,
 )
 from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault, commit_digest
@@ -76,8 +77,16 @@ class RecorderEventStore(StoreThreads):
         is_large = size > _LARGE
         if size > LIMIT:
             rows, blobs = await self._ask(partial(detach_all, rows)) if is_large else detach_all(rows)
-        pending = PendingCommit(stream, expected, commit.head, rows, blobs, commit.summary)
-        return await self._append(pending, is_large=is_large)
+        pending = PendingCommit(stream, expected, commit.head, rows, blobs + files_of(commit), commit.summary)
+        return await self._append(pending, is_large=pending.size > _LARGE)
+
+    async def file(self, digest: str) -> bytes | None:
+        """Return the bytes of a file that was stored with a commit, by its SHA-256; None when there are none."""
+        try:
+            key = bytes.fromhex(digest)
+        except ValueError:  # no file has it
+            return None
+        return await self._ask(lambda: self.recorder.body(key))
 
     async def append_all(self, stream: str, commits: Sequence[Commit]) -> None:
         """Store a stream from its first commit to its last, whole or not at all.
@@ -89,7 +98,7 @@ class RecorderEventStore(StoreThreads):
             head, pending = EMPTY_STREAM, list[PendingCommit]()
             for commit in commits:
                 rows, blobs = detach_all(encode_commit(commit, head.version))
-                pending.append(PendingCommit(stream, head, commit.head, rows, blobs))
+                pending.append(PendingCommit(stream, head, commit.head, rows, blobs + files_of(commit)))
                 head = StreamHead(rows[-1][0], commit_digest(head.digest, stream, commit.head, rows))
             with self._writing:
                 return self.recorder.append(pending, as_one=True)

@@ -107,7 +107,7 @@ _TABLES: Mapping[str, Mapping[LiteralString, tuple[str, str]]] = {
     },
     "blobs": {
         "digest": ("BLOB PRIMARY KEY NOT NULL", "SHA-256 of the body"),
-        "body": ("BLOB NOT NULL", "JSON that was too large for its event"),
+        "body": ("BLOB NOT NULL", "JSON that was too large for its event, or the bytes of a file"),
     },
     "blob_uses": {
         "digest": ("BLOB NOT NULL", "SHA-256 of a body"),

@@ -169,7 +169,7 @@ def _user(message_id: str, message: Message) -> "UserMessage":
 
     parts = [_part(part) for part in message.parts if isinstance(part, TextPart | MediaPart)]
     is_plain = not any(isinstance(part, MediaPart) for part in message.parts)
-    return UserMessage(id=message_id, content=message.text if is_plain else parts)
+    return UserMessage(id=message_id, content=message.in_words if is_plain else parts)
 
 
 def _part(part: TextPart | MediaPart) -> "ContentPart":

@@ -3,6 +3,7 @@
 from steptrail.domain.tools import ApprovalRule, ExternalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.decorator import Tool, tool
 from steptrail.infrastructure.tools.external import ExternalTool
+from steptrail.infrastructure.tools.reply import ToolReply
 from steptrail.infrastructure.tools.subagents import SpawnSubagent, Subagent, SubagentTool
 from steptrail.runtime.agent.tool_port import (
     Capture,
@@ -29,6 +30,7 @@ __all__ = [
     "ToolEffect",
     "ToolFailed",
     "ToolOutcome",
+    "ToolReply",
     "ToolRetry",
     "ToolSpec",
     "ToolSucceeded",

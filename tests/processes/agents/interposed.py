@@ -43,6 +43,9 @@ class Interposed:
         await self.after_append(commit)
         return head
 
+    async def file(self, digest: str) -> bytes | None:
+        return await self.inner.file(digest)
+
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         return await self.inner.read(stream, after=after, limit=limit)
 

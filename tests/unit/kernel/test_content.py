@@ -32,7 +32,8 @@ def test_the_content_of_events_is_what_was_said_and_what_tools_were_given_and_re
     assert content_of(MessagesAppended) == ("messages",)
     assert set(content_of(ApprovalGranted)) == {"arguments", "reason"}
     assert set(content_of(ToolExecutionFailed)) == {"error.message", "error.causes", "settled_reason"}
-    assert set(content_of(ToolExecutionSettledLate)) == {"result", "error.message", "error.causes"}
+    in_late_ones = {"result", "error.message", "error.causes", "files.digest", "files.filename"}
+    assert set(content_of(ToolExecutionSettledLate)) == in_late_ones
 
 
 def test_the_name_of_a_call_is_state_and_its_arguments_are_content() -> None:

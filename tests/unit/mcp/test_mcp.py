@@ -13,8 +13,11 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     AudioContent,
+    BlobResourceContents,
     CallToolResult,
     ContentBlock,
+    EmbeddedResource,
+    ImageContent,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -27,7 +30,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.secrets import without_secrets
 from steptrail.domain.tools import ToolSpec, misnamed
 from steptrail.infrastructure.mcp.answering import read_again
-from steptrail.infrastructure.mcp.content import error_text, result_of
+from steptrail.infrastructure.mcp.content import error_text, files_of, result_of
 from steptrail.infrastructure.mcp.description import Selection, specs_of
 from steptrail.tools import ApprovalRule, ToolEffect, ToolRetry
 from steptrail.tools.mcp import McpServer, McpToolSettings
@@ -169,6 +172,25 @@ def test_a_result_is_json_without_what_is_no_text(
     content: list[ContentBlock], structured: object, result: JsonValue
 ) -> None:
     assert result_of(CallToolResult(content=content, structured_content=structured)) == result
+
+
+def test_images_and_pdf_are_files_by_their_bytes_each_once() -> None:
+    def encoded(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    png, paper = b"\x89PNG\r\n\x1a\n-", b"%PDF-1.7"
+    content: list[ContentBlock] = [
+        TextContent(text="here"),
+        ImageContent(data=encoded(png), mime_type="image/tiff"),
+        ImageContent(data=encoded(b"svg"), mime_type="image/svg+xml"),
+        ImageContent(data="*", mime_type="image/png"),
+        ImageContent(data="", mime_type="image/png"),
+        AudioContent(data=encoded(b"%PDF-no"), mime_type="audio/wav"),
+        EmbeddedResource(resource=BlobResourceContents(uri="a://b", blob=encoded(paper))),
+        EmbeddedResource(resource=BlobResourceContents(uri="a://c", blob=encoded(png))),
+    ]
+    files = files_of(CallToolResult(content=content))
+    assert [(file.mime_type, file.data) for file in files] == [("image/png", png), ("application/pdf", paper)]
 
 
 def test_a_failure_without_text_is_told_by_its_structured_content() -> None:

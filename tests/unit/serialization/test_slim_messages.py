@@ -10,6 +10,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.errors import InvalidStateData
 from steptrail.messages import (
     CitationPart,
+    FilePart,
     MediaPart,
     MessageRole,
     ProviderPart,
@@ -262,3 +263,13 @@ def test_data_that_does_not_fit_is_refused_with_the_name_of_the_key(change: dict
 def test_what_is_no_dictionary_is_refused() -> None:
     with pytest.raises(InvalidStateData, match="an object, not list"):
         SlimAgentStateSerializer().deserialize([])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_files_are_named_and_come_back_as_references() -> None:
+    part = FilePart(digest="a" * 64, mime_type="image/png", size=3, detail="low")
+    told = {"digest": "a" * 64, "mime_type": "image/png", "size": 3, "detail": "low"}
+    said, result = Message.user("Look", part), Message.tool("c1", "look", "here", part)
+    conversation = (said, Message.assistant(tool_calls=(LOOK,)), result)
+    shown = [entry["metadata"] for entry in entries(*conversation) if isinstance(entry, dict)]
+    assert [each["files"] for each in shown if isinstance(each, dict) and "files" in each] == [[told], [told]]
+    assert back(*conversation) == [*conversation]

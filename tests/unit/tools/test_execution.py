@@ -170,7 +170,7 @@ def test_what_holds_many_values_is_looked_through_beside_the_loop_however_deep_t
         looked.append(threading.current_thread().name)
         return to_json_value(value, where)
 
-    monkeypatch.setattr("steptrail.infrastructure.tools.execution.to_json_value", noted)
+    monkeypatch.setattr("steptrail.infrastructure.tools.reply.to_json_value", noted)
 
     @tool
     async def few() -> dict[str, Any]:

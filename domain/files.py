@@ -1,0 +1,113 @@
+"""The files that values name: found in them, put into them, and refused where their bytes are nowhere.
+
+Messages that are given hold files with their bytes. What is stored of them names each by its digest alone; the bytes go
+into the store beside the commit that first names them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, TypeVar, cast, get_args
+
+from msgspec import structs
+
+from steptrail.domain.base import Value, types_of
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.messages import FilePart, Message, Part, TextPart, ToolResultPart
+
+T = TypeVar("T")
+
+
+def files_in(value: object, at: str = "") -> Iterator[tuple[str, FilePart]]:
+    """Yield each file that a value names, with its place as a JSON pointer into the stored form."""
+    if isinstance(value, FilePart):
+        yield at, value
+    elif isinstance(value, tuple):
+        for place, item in enumerate(cast("tuple[object, ...]", value)):
+            yield from files_in(item, f"{at}/{place}")
+    elif isinstance(value, Value):
+        for field, stored in _fields(type(value)):
+            yield from files_in(getattr(value, field), f"{at}/{stored}")
+
+
+def with_files(value: T, put: Callable[[FilePart], FilePart]) -> T:
+    """Return the value with what `put` returns in the place of each file; the value itself where it names none."""
+    if isinstance(value, FilePart):
+        return cast("T", put(value))
+    if isinstance(value, tuple):
+        items = cast("tuple[object, ...]", value)
+        return cast("T", tuple([with_files(item, put) for item in items]) if any(files_in(items)) else items)
+    if isinstance(value, Value):
+        held = {field: getattr(value, field) for field, _ in _fields(type(value))}
+        changed = {field: with_files(item, put) for field, item in held.items() if any(files_in(item))}
+        return structs.replace(value, **changed) if changed else value
+    return value
+
+
+def with_bytes_of(given: object, copy: T) -> T:
+    """Return a copy that was read back from its stored form, with the bytes of the files of what it is a copy of."""
+    at_hand = {part.digest: part for _, part in files_in(given) if part.data is not None}
+    return with_files(copy, lambda part: at_hand.get(part.digest, part)) if at_hand else copy
+
+
+def reference_to(part: FilePart) -> FilePart:
+    """Return what is stored of a file: its part, without the bytes."""
+    if type(part) is FilePart:
+        return part
+    about = {name: getattr(part, name) for name in part.__struct_fields__}
+    return FilePart(**about)
+
+
+def with_newest_files(messages: Iterable[Message], most: int) -> list[Message]:
+    """Return the messages with at most `most` files, the newest, and with words in the place of each earlier one."""
+    shown = list(messages)
+    for place in reversed(range(len(shown))):
+        if count := len(shown[place].files):
+            shown[place], most = _with_newest_of(shown[place], most), max(0, most - count)
+    return shown
+
+
+def _with_newest_of(message: Message, most: int) -> Message:
+    earlier, parts = max(0, len(message.files) - most), list[Part]()
+    for part in message.parts:
+        if isinstance(part, FilePart) and earlier:
+            part, earlier = TextPart(text=_earlier(part)), earlier - 1
+        elif isinstance(part, ToolResultPart) and part.files and earlier:
+            gone, kept = part.files[:earlier], part.files[earlier:]
+            text = "\n".join(filter(None, (part.text, *map(_earlier, gone))))
+            part, earlier = structs.replace(part, text=text, files=kept), earlier - len(gone)
+        parts.append(part)
+    return structs.replace(message, parts=tuple(parts))
+
+
+def _earlier(part: FilePart) -> str:
+    return f"{part.placeholder[:-1]}, earlier]"
+
+
+def refuse_absent_files(messages: Sequence[Message], what: str) -> None:
+    """Raise `ConfigurationError` for a file whose bytes are not at hand, or that somebody else than the user says.
+
+    A digest alone is refused: it could be that of a file of somebody else. `what` names what was given the messages.
+    """
+    for message in messages:
+        for at, part in files_in(message):
+            # That of a result of a tool stands inside of its part.
+            if not message.is_user() and "files" not in at:
+                role = message.role.value
+                raise ConfigurationError(f"{what}: files stand in messages of the user, not in one of the {role}")
+            if part.data is None:
+                raise ConfigurationError(
+                    f"{what}: the file {part.placeholder} is named without its bytes: make it with `File.from_bytes`"
+                )
+
+
+@cache
+def _fields(kind: type[Value]) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a class that may name files, each with its stored name."""
+    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    return tuple((field, stored) for field, stored in names if _may_name(types_of(kind)[field]))
+
+
+def _may_name(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Value):
+        return issubclass(annotation, FilePart) or bool(_fields(annotation))
+    return any(map(_may_name, get_args(annotation)))

@@ -1,0 +1,72 @@
+"""Files of a conversation go to those who may see the session, and as what a browser does nothing dangerous with."""
+
+import httpx
+import pytest
+from starlette.requests import HTTPConnection
+
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.broadcasting import BroadcastConfig
+from steptrail.broadcasting.asgi import event_stream
+from steptrail.messages import File, Image, Message
+from steptrail.testing import ScriptedModel, call
+from steptrail.ui import UiConversation, UiFile
+
+IMAGE = Image.from_bytes(b"\x89PNG\r\n\x1a\n-", name="a.png")
+DRAWN = File.from_bytes(b"<svg onload='alert(1)'/>", "image/svg+xml", name="b.svg")
+OF_TOOL = Image.from_bytes(b"GIF89a-", name="c.gif")
+OF_OTHERS = Image.from_bytes(b"GIF89a+")
+
+
+@tool
+def look() -> object:
+    """Look."""
+    return OF_TOOL
+
+
+async def asked(*paths: str, may: bool = True, summaries: bool = True) -> list[httpx.Response]:
+    script = [call("look"), "A cat.", "Another."]
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(script)).with_tools(look).build()
+    config = BroadcastConfig(include_tool_summaries=summaries)
+
+    def hook(connection: HTTPConnection, session: str) -> bool:
+        return may and session == connection.path_params["session"]
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, Message.user("What?", IMAGE, DRAWN), session="told")
+        await trail.run(agent, Message.user("", OF_OTHERS), session="other")
+        transport = httpx.ASGITransport(event_stream(trail, authorize=hook, config=config))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            return [await client.get(f"/sessions/told/{path}") for path in paths]
+
+
+def at(file: File) -> str:
+    return f"files/{file.digest}"
+
+
+@pytest.mark.acceptance("8.9-5")
+async def test_a_front_end_is_told_of_files_and_fetches_each_that_it_was_told_of() -> None:
+    whole, image, drawn, of_tool = await asked("conversation", at(IMAGE), at(DRAWN), at(OF_TOOL))
+    shown = UiConversation.model_validate_json(whole.content)
+    files = [file for each in shown.messages if each.metadata for file in each.metadata.files or ()]
+    assert files[0] == UiFile(digest=IMAGE.digest, mime_type="image/png", size=9, filename="a.png")
+    assert [file.digest for file in files] == [IMAGE.digest, DRAWN.digest, OF_TOOL.digest]
+    assert [each.content for each in (image, drawn, of_tool)] == [IMAGE.data, DRAWN.data, OF_TOOL.data]
+    about = [(each.headers["content-type"], each.headers["content-disposition"]) for each in (image, drawn, of_tool)]
+    assert about == [
+        ("image/png", "inline"),
+        ("application/octet-stream", "attachment"),
+        ("image/gif", "inline"),
+    ]
+    for each in (image, drawn):
+        assert each.headers["x-content-type-options"] == "nosniff"
+        assert each.headers["content-security-policy"] == "default-src 'none'; sandbox"
+
+
+async def test_nobody_else_gets_one_and_nobody_what_the_session_does_not_show() -> None:
+    refused = await asked(at(IMAGE), may=False)
+    assert [(each.status_code, each.json()) for each in refused] == [(403, {"error": "forbidden"})]
+    absent = await asked(at(OF_OTHERS), "files/x", f"files/{'0' * 64}")
+    assert [each.status_code for each in absent] == [404, 404, 404]
+    whole, image, of_tool = await asked("conversation", at(IMAGE), at(OF_TOOL), summaries=False)
+    assert OF_TOOL.digest not in whole.text
+    assert [image.status_code, of_tool.status_code] == [200, 404]
