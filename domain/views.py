@@ -104,6 +104,16 @@ class StateView(Protocol):
         ...
 
     @property
+    def context_tokens(self) -> int:
+        """The tokens of the last request, as its provider said; 0 when that is not known."""
+        ...
+
+    @property
+    def compactions_in_a_row(self) -> int:
+        """The number of compactions of this execution since a reply has shown that the conversation fits."""
+        ...
+
+    @property
     def model_usage(self) -> Sequence[ModelUsage]:
         """The tokens of this execution by model, in the order of the first replies of the models."""
         ...

@@ -73,6 +73,8 @@ def _change(vote: ContinuationEvaluation, limits: Limits, *, permanent_error: bo
     if vote.setting == "output":
         least = int(number(vote.context, "rejections"))
         return Change(text=f"retries={least} or more in `with_output`")
+    if vote.setting == "compaction":
+        return Change(text="a larger `window`, if the model has one, or smaller results of tools, in `with_compaction`")
     if (setting := vote.setting) is None or setting not in LIMITS:
         return None
     more = LIMITS[setting].more(setting, vote.context, getattr(limits, setting))

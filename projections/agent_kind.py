@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
-from steptrail.domain.agent.events import ContinuationEvaluated, InferenceCompleted, StepCompleted, UsageRecorded
+from steptrail.domain.agent.events import (
+    ContinuationEvaluated,
+    ConversationCompacted,
+    InferenceCompleted,
+    StepCompleted,
+    UsageRecorded,
+)
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
@@ -23,7 +29,7 @@ def _billed(event: Event) -> Usage | None:
     match event:
         case InferenceCompleted(reply=reply):
             return reply.usage
-        case UsageRecorded(usage=usage):
+        case UsageRecorded(usage=usage) | ConversationCompacted(usage=usage):
             return usage
         case _:
             return None
@@ -36,7 +42,7 @@ def _stop(event: Event) -> StopWord | None:
 
 PROJECTIONS_OF_AGENTS = KindProjections(
     explain=AgentExplainer,
-    bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), begin=lambda: _billed),
+    bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE, ConversationCompacted.TYPE), begin=lambda: _billed),
     lifecycle=_lifecycle,
     questions=questions,
     explain_state=ExplainerOfState(

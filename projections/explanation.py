@@ -107,6 +107,7 @@ class AgentExplanation(RunExplanation):
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
             "switches": [in_camel_case(switch) for switch in self.state.switches],
+            "compacted": in_camel_case(self.state.compacted) if self.state.compacted is not None else None,
             "rejectedAnswer": self.rejected_answer,
             "context": self.context,
         }

@@ -88,11 +88,6 @@ def many(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def after_step(number: int) -> str:
-    """Return when something was, by the step before it: `after step 2`, or `before the first step`."""
-    return f"after step {number}" if number else "before the first step"
-
-
 def why_cut(event: InferenceInterrupted | ToolExecutionInterrupted) -> str:
     """Return what cut a call off, in words; for a deadline, with the limit or timeout that set it."""
     return event.reason if event.cut_by is None else f"{event.reason} ({event.cut_by})"

@@ -13,6 +13,7 @@ from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
     ApprovalGranted,
+    ConversationCompacted,
     ExecutionResumed,
     ExecutionStarted,
     InferenceCompleted,
@@ -47,7 +48,7 @@ from steptrail.runtime.agent.request import recorded_requests
 InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
 ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended
 
-EndT = TypeVar("EndT", bound=InferenceEnd | ToolEnd)
+EndT = TypeVar("EndT", bound=InferenceEnd | ToolEnd | ConversationCompacted)
 _COMMANDS = (
     ApprovalDenied,
     ApprovalGranted,

@@ -19,6 +19,7 @@ from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedCall, RecordedRun
+from steptrail.testing.replay_compaction import ReplayedCompaction
 from steptrail.testing.replay_instructions import ReplayedInstructions
 from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
 from steptrail.testing.replay_output import ReplayedOutput
@@ -37,6 +38,7 @@ def replayed(
     resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None
     tools = replay_tools(agent, recording, live=live)
     instructions = ReplayedInstructions(agent.instructions, recording)
+    compaction = ReplayedCompaction(agent.compaction, recording, live) if agent.compaction is not None else None
     return replace(
         agent,
         model=first,
@@ -45,6 +47,7 @@ def replayed(
         output=output,
         resources=resources,
         instructions=instructions,
+        compaction=compaction,
     )
 
 

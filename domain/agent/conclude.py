@@ -12,6 +12,7 @@ from msgspec import Struct
 from steptrail.domain.agent import effects, events as stored
 from steptrail.domain.agent.asking import asked_or_failed
 from steptrail.domain.agent.call_starts import start_calls
+from steptrail.domain.agent.compacting import compacted
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.events.decisions import DecisionPhase
@@ -79,8 +80,11 @@ def conclude(
         case effects.RunCalls(starts=starts, deadline=deadline) if starts:
             cut_by = deadline.cut_by if deadline and deadline.at <= now else None
             return start_calls(state, starts, cut_by=cut_by, now=now + judges.behind(), unfit=judges.unfit)
+        case effects.Compact(plan=plan) if not plan.summarises:
+            return (compacted(state.fold, execution, plan),)
         case (
             effects.RunHooks()
+            | effects.Compact()
             | effects.ResolveInstructions()
             | effects.CallModel()
             | effects.JudgeAnswer()

@@ -12,6 +12,7 @@ from steptrail.domain.instructions import InstructionsSpec
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputSpec
+from steptrail.domain.policy.compaction import CompactionSpec
 from steptrail.domain.policy.fallback import FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolSpec
@@ -41,7 +42,8 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     earlier ones in words. `output` is the form in which it answers; None for an agent that answers in
     text. `context` is the type of what is said of each run, and `resources` is the name of the function that opens
     things for one; None when it has none. `fallback` has the models after `model`; None when none is left.
-    `instructions` are written by functions while a run goes on.
+    `instructions` are written by functions while a run goes on. `compaction` says when a
+    conversation that outgrows its model is compacted; None when it never is.
     """
 
     name: str
@@ -64,6 +66,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     resources: str | None = None
     fallback: FallbackSpec | None = None
     instructions: tuple[InstructionsSpec, ...] = ()
+    compaction: CompactionSpec | None = None
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""

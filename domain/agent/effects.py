@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from steptrail.domain.agent.compacting import Plan
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.decisions import DecisionPhase
@@ -58,6 +59,14 @@ class ResolveInstructions(Struct, frozen=True):
 
     step: int
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Compact the conversation. A summary is asked for, until `deadline` at the latest, when all before is durable."""
+
+    plan: Plan
+    deadline: Deadline | None = field(default=None, compare=False)
 
 
 class StartInference(Struct, frozen=True):
@@ -118,6 +127,7 @@ Effect = (
     | ScheduleRetry
     | ScheduleToolRetry
     | ResolveInstructions
+    | Compact
     | StartInference
     | CallModel
     | JudgeAnswer

@@ -10,6 +10,7 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_approvals import APPROVAL_HANDLERS
 from steptrail.domain.agent.fold_calls import CALL_HANDLERS
+from steptrail.domain.agent.fold_compaction import COMPACTION_HANDLERS
 from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
 from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
@@ -19,7 +20,15 @@ from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 
-HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
+HANDLERS = complete(
+    AgentEvent,
+    EXECUTION_HANDLERS,
+    STEP_HANDLERS,
+    CALL_HANDLERS,
+    APPROVAL_HANDLERS,
+    DECISION_HANDLERS,
+    COMPACTION_HANDLERS,
+)
 """Event class -> the function that applies such an event, for every event of a session."""
 
 _OF_OTHERS = frozenset(kind for kind in HANDLERS if kind.KIND is EventKind.OUTSIDE or "counts_as" in vars(kind))

@@ -10,6 +10,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, ModelSwitched, RetryScheduled
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.shortened import Compacted, Shortened
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
@@ -71,7 +72,8 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     asks for the answer. `context` is what was said of the run. `agent` is the agent as it goes on by now, and
     `switched` says how many of its models were passed over. `switches` are the events that say why. `instructed` has
     the names of the instructions whose functions were asked before its newest step. `external_tools` were given for
-    this execution alone; `agent` has them too.
+    this execution alone; `agent` has them too. `compacted` is the newest compaction,
+    and `compactions` counts those in a row since a reply has shown that the conversation fits.
     """
 
     input: Message | None
@@ -101,6 +103,8 @@ class ExecutionFold(ExecutionBase, kw_only=True):
     context: JsonValue = None
     instructed: tuple[str, ...] = ()
     external_tools: tuple[ToolSpec, ...] = ()
+    compactions: int = 0
+    compacted: Compacted | None = None
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Add a bill: the tokens, and the part of them for each model, as far as the models are known."""
@@ -120,6 +124,8 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     `withdrawn` holds the indices of messages that are no longer shown to a model: answers that were given up when a
     retry began, or when an agent went on that answers in another form. `models_before` is what the executions before
     this one were billed, by model. `instructions` are the newest texts by the name of their function.
+    `shortened` says what requests show of a conversation that was compacted. `context_tokens` is what the last request
+    took, as its provider said; 0 when that is not known.
     """
 
     phase: Phase = Phase.ABSENT
@@ -134,6 +140,8 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     models_before: tuple[ModelUsage, ...] = ()
     withdrawn: tuple[int, ...] = ()
     instructions: dict[str, str] = {}
+    shortened: Shortened | None = None
+    context_tokens: int = 0
     step: StepFold | None = None
 
     @property

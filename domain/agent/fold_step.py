@@ -4,6 +4,7 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
 from steptrail.domain.agent.fold_calls import move_call
+from steptrail.domain.agent.fold_compaction import note_context
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.step import AgentStep, ToolExecution, asks_for_tools, cut_reply_error
 from steptrail.domain.failures import StepError
@@ -55,6 +56,7 @@ def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at
     fold.usage = fold.usage + reply.usage
     execution.bill(reply.usage, ModelUsage.of_reply(step.model, reply.response_model, reply.usage))
     execution.productive = True
+    note_context(fold, reply.usage.all_input)
     step.reply = reply
     answers = _name_of_answers(step, execution)
     step.calls = [

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from steptrail.domain.agent.answer_to_judge import answer_to_judge
 from steptrail.domain.agent.asking import hear
 from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.compacting import Plan, due_after_a_refusal, due_before_a_step
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.deciding import ends_with_an_answer, terminal_status
 from steptrail.domain.agent.effects import (
     CallModel,
+    Compact,
     Effect,
     KeepWaiting,
     Record,
@@ -26,7 +28,7 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import ExecutionFinished, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.fold import ExecutionFold, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, starts_no_call, step_completed
 from steptrail.domain.agent.phases import Phase
@@ -58,7 +60,7 @@ def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect
 def _only_hooks_are_left(fold: SessionFold) -> bool:
     """Tell whether the phase that a recovery goes back to starts no model call and no tool before the next decision."""
     if fold.goes_back_to is Phase.SETTLING:
-        return fold.step is not None and starts_no_call(fold.step)
+        return fold.step is not None and starts_no_call(fold.step) and not _is_refused(fold)
     return fold.goes_back_to in {Phase.BOUNDARY, Phase.STOPPING}
 
 
@@ -115,6 +117,8 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect
     if due_at > state.fold.updated_at:
         wait = WaitStarted(kind="retry", until=due_at)
         return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
+    if (plan := due_before_a_step(state.fold, execution)) is not None:
+        return _compact(plan, execution, None, now)
     if due := _instructions_due(execution):
         # The functions may have used up the time of the run: then its limit decides.
         is_late = outlasts_the_run(execution, now, now)
@@ -126,6 +130,16 @@ def _instructions_due(execution: ExecutionFold) -> tuple[str, ...]:
     """Return the names of the instructions that are asked for before the next step."""
     asked, specs = execution.instructed, execution.agent.instructions
     return tuple(spec.name for spec in specs if spec.every is InstructionsTime.STEP or spec.name not in asked)
+
+
+def _compact(plan: Plan, execution: ExecutionFold, step: StepFold | None, now: int) -> Compact:
+    return Compact(plan, deadline_of(execution, step, now))
+
+
+def _is_refused(fold: SessionFold) -> bool:
+    """Tell whether the model call of the open step is made again after a compaction."""
+    execution, step = fold.execution, fold.step
+    return execution is not None and step is not None and due_after_a_refusal(fold, execution, step) is not None
 
 
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:
@@ -145,6 +159,8 @@ def _step(state: AgentState, execution: ExecutionFold, now: int) -> Effect | Non
         return Record((step_completed(execution, step, now),))
     if (pause := _pause(state, execution, now)) is not None:
         return pause
+    if execution.waited:
+        return TakeDecision(len(execution.steps), DecisionPhase.RESUME)
     if (hooks := _hooks_due(execution, HookType.BEFORE_INFERENCE, step.number)) is not None:
         return hooks
     return StartInference(step.number, step.inference_attempt + 1)
@@ -168,6 +184,8 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         return None
     if execution.waited and execution.stop_request is None:
         return _pause(state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
+    if execution.stop_request is None and (plan := due_after_a_refusal(state.fold, execution, step)) is not None:
+        return _pause(state, execution, now) or _compact(plan, execution, step, now)
     if step.reply is not None and (hooks := _hooks_due(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return _pause(state, execution, now) or hooks
     if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:

@@ -21,6 +21,7 @@ _COPIED = (
     "metadata",
     "output_json",
     "pending_votes",
+    "request_messages",
     "steps",
     "tool_executions",
 )

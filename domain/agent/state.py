@@ -13,6 +13,8 @@ from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.request_view import rest_begins_at, shown_before
+from steptrail.domain.agent.shortened import Compacted
 from steptrail.domain.agent.step import AgentStep, OpenApproval, OpenCall, ToolExecution
 from steptrail.domain.agent.waiting import is_sat_out
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -80,8 +82,14 @@ class AgentState(StreamState[SessionFold]):
 
     @property
     def request_messages(self) -> Sequence[Sequence[Message]]:
-        """The conversation as it is shown to a model, in pieces: without answers that were given up for a retry."""
+        """The conversation as it is shown to a model, in pieces: without answers that were given up for a retry.
+
+        Of one that was compacted: the summary, what is kept beside it, and what follows.
+        """
         messages, pieces, start = self.messages, list[Sequence[Message]](), 0
+        if self._fold.shortened is not None and (execution := self._fold.execution) is not None:
+            start = rest_begins_at(self._fold, execution.agent)
+            return (tuple(shown_before(self._fold, start, execution.agent)), messages[start:])
         if not self._fold.withdrawn:
             return (messages,)
         for place in sorted(self._fold.withdrawn):
@@ -237,6 +245,21 @@ class AgentState(StreamState[SessionFold]):
     def instructions(self) -> Mapping[str, str]:
         """The newest texts of the agent's instructions, by the name of their function. An empty one is left out."""
         return self._fold.instructions
+
+    @property
+    def context_tokens(self) -> int:
+        """The tokens of the last request, as its provider said; 0 when that is not known, as after a compaction."""
+        return self._fold.context_tokens
+
+    @property
+    def compactions_in_a_row(self) -> int:
+        """The number of compactions of that execution since a reply has shown that the conversation fits."""
+        return self._fold.execution.compactions if self._fold.execution else 0
+
+    @property
+    def compacted(self) -> Compacted | None:
+        """The newest compaction of that execution; None when there was none."""
+        return self._fold.execution.compacted if self._fold.execution else None
 
     @property
     def model_usage(self) -> tuple[ModelUsage, ...]:

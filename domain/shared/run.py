@@ -69,3 +69,8 @@ class StopReason(StrEnum):
     GUARD = "guard"
     """Another guard forbade to go on."""
     USER_REQUESTED = "user_requested"
+
+
+def after_step(number: int) -> str:
+    """Return when something was, by the step before it: `after step 2`, or `before the first step`."""
+    return f"after step {number}" if number else "before the first step"

@@ -1,12 +1,12 @@
 """The answer of `why` about the session of an agent."""
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason, after_step
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, instead_of_going_on, is_option
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, question_text
-from steptrail.projections.rendering import after_step, asked_for, error_lines, many, owner_text, since_text, wait_texts
+from steptrail.projections.rendering import asked_for, error_lines, many, owner_text, since_text, wait_texts
 
 _MOST_OF_A_CONTEXT = 300
 
@@ -66,6 +66,8 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
     output.line(f"spent       {_spent(explained)}")
     for switch in explained.state.switches:
         output.line(f"model       {one_line(str(switch))}")
+    if explained.state.compacted is not None:
+        output.line(f"context     {one_line(str(explained.state.compacted))}")
     for stop in explained.shadow_stops:
         said = f"{stop.vote.criterion_class} would have stopped it {after_step(stop.step)}: {stop.vote.reason}"
         output.line(f"in shadow   {one_line(said)}")

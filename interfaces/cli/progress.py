@@ -88,6 +88,8 @@ class Progress:
                 return (f"retry in {delay:.1f} s after failure {failures} ({kind.value})",)
             case stored.ModelSwitched():
                 return (str(event),)
+            case stored.ConversationCompacted():
+                return (f"compacted: {event}",)
             case stored.WaitStarted(kind="unknown_outcome", position=position):
                 return (f"waiting for somebody to say what {self._name(position)} did",)
             case stored.WaitStarted(kind="resources", problem=problem):

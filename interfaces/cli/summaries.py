@@ -160,7 +160,7 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
             return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
         case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
             return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
-        case stored.ModelSwitched():
+        case stored.ModelSwitched() | stored.ConversationCompacted():
             return str(event)
         case stored.WaitStarted(kind=kind, until=until, problem=problem):
             why = f" ({problem})" if problem else ""

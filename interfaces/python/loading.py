@@ -99,7 +99,8 @@ async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
 
 
 def _closing(given: "AnyAgent | BuiltWorkflow") -> Iterator[Callable[[], Awaitable[None]]]:
-    for each in given.models if isinstance(given, Agent) else given.code.values():
+    summarises = given.compaction.model if isinstance(given, Agent) and given.compaction is not None else None
+    for each in (*given.models, summarises) if isinstance(given, Agent) else given.code.values():
         if is_agent(each) or is_flow(each):
             yield from _closing(each)
         elif (close := getattr(each, "close", None)) is not None and hasattr(each, "infer"):

@@ -91,6 +91,14 @@ def _usage_recorded(moment: Moment, event: stored.UsageRecorded) -> LifecycleEve
         )
 
 
+@OF_STEPS.of(stored.ConversationCompacted)
+def _compacted(moment: Moment, event: stored.ConversationCompacted) -> LifecycleEvents:
+    if event.usage is not None and event.usage.total:
+        yield steps.TokenUsageReported(
+            **moment.head(), operation="compaction", usage=event.usage, context={"by": event.by}
+        )
+
+
 @OF_STEPS.of(stored.StepCompleted)
 def _step_completed(moment: Moment, event: stored.StepCompleted) -> LifecycleEvents:
     step = moment.state.current_step

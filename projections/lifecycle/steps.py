@@ -57,7 +57,7 @@ class AgentStepCompleted(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUsageReported(RunEvent):
-    """Tokens were billed: by the model call of a step, or by a hook. Told only of more than none."""
+    """Tokens were billed: by the model call of a step, a hook, or a summary. Told only of more than none."""
 
     operation: str
     usage: Usage

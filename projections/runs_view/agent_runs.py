@@ -81,6 +81,15 @@ def _used(run: RunMemory, event: stored.UsageRecorded, moment: RunMoment) -> Non
     run.own.add(event.usage, event.usage.models)
 
 
+@AGENT_RUN_HANDLERS.of(stored.ConversationCompacted)
+def _compacted(run: RunMemory, event: stored.ConversationCompacted, moment: RunMoment) -> None:
+    """Count what a summary used, as what a hook used. The call that was refused is made again in its step."""
+    if run.step is not None:
+        run.step.error = None
+    if event.usage is not None:
+        run.own.add(event.usage, event.usage.models)
+
+
 @AGENT_RUN_HANDLERS.of(stored.MessagesAppended, stored.InferenceRequestAmended, stored.InstructionsResolved)
 def _nothing(run: RunMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: it is content."""

@@ -92,6 +92,11 @@ class AgentSpans:
                 if self._snapshot is not None:
                     self._describe(self._snapshot.switched())
                 spans.event(Own.MODEL_SWITCHED, at, {Name.REQUEST_MODEL: event.to_model, Own.FAILURES: event.failures})
+            case stored.ConversationCompacted():
+                compacted: dict[str, Attribute] = {Own.STEP: event.through_step, Own.TOKENS_BEFORE: event.tokens_before}
+                if event.by is not None:
+                    compacted[Own.BY] = event.by
+                spans.event(Own.COMPACTED, at, compacted)
             case stored.StepStarted(number=number):
                 self._step = number
                 spans.begin_part(_STEP, f"step {number}", version, at, {Own.STEP: number})

@@ -52,6 +52,8 @@ class Own(StrEnum):
     """Names of attributes and events that are Steptrail's own."""
 
     ATTEMPT = "steptrail.attempt"
+    BY = "steptrail.by"
+    COMPACTED = "steptrail.conversation.compacted"
     COST = "steptrail.cost.usd"
     DECISION = "steptrail.decision"
     EFFECT = "steptrail.effect"
@@ -78,6 +80,7 @@ class Own(StrEnum):
     STATUS = "steptrail.status"
     STEP = "steptrail.step"
     STOP_REASON = "steptrail.stop_reason"
+    TOKENS_BEFORE = "steptrail.tokens_before"
     TOPIC = "steptrail.topic"
     VERSION = "steptrail.version"
     VISIT = "steptrail.visit"

@@ -14,6 +14,7 @@ from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.base import full_form, made
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
+from steptrail.domain.continuation.criteria.compaction import ConversationFits
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
 from steptrail.domain.continuation.criteria.output import OutputAccepted
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
@@ -32,6 +33,7 @@ from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackS
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import tool_form
+from steptrail.runtime.agent.compaction import Compaction
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.instructions import Instructions
@@ -60,6 +62,8 @@ def _configured(recorded: AgentSnapshot) -> Iterator[tuple[str | None, Criterion
     if recorded.output is not None:
         yield "output", OutputAccepted(recorded.output)
     yield from recorded.limits.criteria()
+    if recorded.compaction is not None:
+        yield "compaction", ConversationFits(recorded.compaction)
     yield None, ToolCallPresenceCheck()
     yield None, PendingInput()
 
@@ -93,6 +97,7 @@ class Agent(Generic[OutputT_co, ContextT]):
     switches_on: tuple[ErrorType, ...] = SWITCHING
     switches_after: int = 2
     instructions: Instructions = field(default_factory=Instructions)
+    compaction: Compaction | None = None
 
     @property
     def models(self) -> tuple[ModelDriver, ...]:
@@ -128,6 +133,7 @@ class Agent(Generic[OutputT_co, ContextT]):
                 resources=name_of(self.resources) if self.resources is not None else None,
                 fallback=self._fallback(),
                 instructions=self.instructions.specs,
+                compaction=self.compaction.spec if self.compaction is not None else None,
                 hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
             )
             # What people gave is copied and checked as it will be stored, down to the text of each message.
@@ -162,7 +168,7 @@ class Agent(Generic[OutputT_co, ContextT]):
         return replace(self, resources=checked_opener(resources))
 
 
-_LATER = frozenset({"below", "context", "fallback", "instructions", "output", "resources"})
+_LATER = frozenset({"below", "compaction", "context", "fallback", "instructions", "output", "resources"})
 """The fields of a snapshot that the fingerprint leaves out when the agent has none."""
 
 AnyAgent: TypeAlias = Agent[Any, Any]

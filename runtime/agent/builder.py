@@ -24,6 +24,7 @@ from steptrail.domain.policy.fallback import SWITCHING
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent.agent import Agent, criteria_for, refuse_other_means
+from steptrail.runtime.agent.compaction import Compaction, compacts_itself
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.instructions import Instructions, InstructionsFunction
@@ -62,6 +63,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         self._model: ModelDriver | None = None
         self._fallback: tuple[ModelDriver, ...] = ()
         self._switches_on, self._switches_after = SWITCHING, 2
+        self._compaction: Compaction | None = None
         self._tools: dict[str, RunnableTool] = {}
         self._system_prompt: str | None = None
         self._instructions = Instructions()
@@ -102,6 +104,16 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         self._fallback = tuple(a_model(model, whose) for model in models)
         self._switches_on = tuple(each for each in SWITCHING if each in named)
         self._switches_after = a_whole(after, f"{whose}: `after`", least=1)
+        return self
+
+    def with_compaction(self, compaction: Compaction | None) -> Self:
+        """Compact a conversation that outgrows the window of its model. None, the default, never does.
+
+        `build` raises `ConfigurationError` for a model that is told to do so itself, by its parameters.
+        """
+        if compaction is not None:
+            a_kind_of(Compaction, compaction, f"agent {self._name!r}: what `with_compaction` is given")
+        self._compaction = compaction
         return self
 
     def with_system_prompt(self, prompt: str) -> Self:
@@ -355,8 +367,12 @@ class AgentBuilder(Generic[OutputT, ContextT]):
             fallback=self._fallback,
             switches_on=self._switches_on,
             switches_after=self._switches_after,
+            compaction=self._compaction,
         )
         refuse_other_means(agent)
+        if self._compaction is not None and (model := next(filter(compacts_itself, agent.models), None)) is not None:
+            told = f"model {model.describe().model!r} compacts by itself (`context_management`)"
+            raise ConfigurationError(f"agent {self._name!r}: {told}: leave that out, or `with_compaction`")
         criteria_for(agent.snapshot, agent.criteria)  # raises for an object that is no criterion
         return agent
 

@@ -13,6 +13,7 @@ from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.conclude import conclude
 from steptrail.domain.agent.effects import (
     CallModel,
+    Compact,
     Effect,
     JudgeAnswer,
     KeepWaiting,
@@ -33,6 +34,7 @@ from steptrail.domain.shared.resources import wait_for_resources
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.agent.compacting import Compacting
 from steptrail.runtime.agent.deadline import EARLY_SECONDS, seconds_left
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.instructions import Instructions, failed_instructions
@@ -47,7 +49,7 @@ from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 
-_NEED_AN_AGENT = (ResolveInstructions, StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
+_NEED_AN_AGENT = (ResolveInstructions, StartInference, CallModel, Compact, JudgeAnswer, RunCalls, ScheduleToolRetry)
 _NEED_RESOURCES = (RunHooks, ResolveInstructions, StartInference, CallModel, JudgeAnswer, RunCalls)
 
 
@@ -67,6 +69,7 @@ class Runner:
         self._over, self._has_run_calls = _failed_below(journal.peek()), False
         self._place: LogPlace | None = None
         self._inference = Inference(segment, agent) if agent is not None else None
+        self._compacting = Compacting(segment, agent) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
         self._judges = judges_of(journal, agent, requests, segment.environment.draw, self._means)
         self._tools = ToolCalls(segment, agent, self._means) if agent is not None else None
@@ -135,6 +138,9 @@ class Runner:
             case CallModel() if self._inference is not None:
                 if await journal.flush():
                     await self._inference.call(effect)
+            case Compact() if self._compacting is not None:
+                if await journal.flush():
+                    await self._compacting.compact(effect)
             case JudgeAnswer() if self._agent is not None and self._agent.output is not None:
                 await self._judge(self._agent.output)
             case RunCalls() if self._tools is not None:

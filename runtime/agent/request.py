@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import AgentEvent, InferenceStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.request_view import rest_begins_at, shown_before
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.compact_json import compact_json
 from steptrail.domain.files import with_newest_files
@@ -36,7 +36,7 @@ class Requests:
         self._opening: tuple[Message, ...] = ()
         self._instructions: tuple[Message, ...] = ()
         self._digest = _Digest()
-        self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
+        self._earlier: tuple[object, int, tuple[Message, ...]] | None = None
         self._newest: tuple[int, ModelRequest] | None = None
         self._offered: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
 
@@ -114,16 +114,20 @@ class Requests:
         return self._offered[1]
 
     def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
-        """Return the conversation in pieces: all of it, or without calls and results from before the newest input."""
-        if agent.earlier_tool_traces:
-            return state.request_messages
+        """Return the conversation in pieces: what is shown otherwise than it is stored, and the rest.
+
+        The first piece is made once for each compaction, for each input where an agent shows no earlier calls, and when
+        an answer is withdrawn.
+        """
         fold = state.fold
-        if self._earlier is None or self._earlier[:2] != (fold.input_at, fold.withdrawn):
-            start = max([fold.input_at, *(place + 1 for place in fold.withdrawn)])
-            kept = tuple(_without_traces(fold, start, _name_of_answers(agent)))
+        if agent.earlier_tool_traces and fold.shortened is None:
+            return state.request_messages
+        key = (fold.shortened, fold.withdrawn, None if agent.earlier_tool_traces else fold.input_at)
+        if self._earlier is None or self._earlier[0] != key:
+            start = rest_begins_at(fold, agent)
             # Other messages stand in the places of those that were there: the hash of these is of no use.
-            self._earlier, self._digest = (fold.input_at, fold.withdrawn, start, kept), _Digest()
-        _, _, start, kept = self._earlier
+            self._earlier, self._digest = (key, start, tuple(shown_before(fold, start, agent))), _Digest()
+        _, start, kept = self._earlier
         return kept, _Rest(fold.messages, start)
 
     def digest(self, request: ModelRequest) -> str:
@@ -160,27 +164,6 @@ def _prompt_of(output: OutputSpec) -> str:
     what = f"{output.description}\n" if output.description else ""
     schema = compact_json(output.json_schema).decode()
     return f"{what}Answer with one JSON value that fits this JSON schema, and with nothing else:\n{schema}"
-
-
-def _name_of_answers(agent: AgentSnapshot) -> str | None:
-    output = agent.output
-    return output.name if output is not None and output.mode is OutputMode.TOOL else None
-
-
-def _without_traces(fold: SessionFold, end: int, answers: str | None) -> Iterator[Message]:
-    """Yield the messages up to `end` without the withdrawn ones, and without calls and results from before the input.
-
-    A reply that calls nothing but an answer stays with its result, whatever the form of answers is now. In a history
-    that was given it is one that calls nothing but `answers`.
-    """
-    is_answer = False
-    for place, (message, origin) in enumerate(zip(fold.messages[:end], fold.origins[:end], strict=True)):
-        calls = message.tool_calls
-        if message.is_assistant():
-            is_answer = origin.is_answer or (bool(calls) and all(call.name == answers for call in calls))
-        is_trace = (message.is_tool() or bool(calls)) and not is_answer
-        if place not in fold.withdrawn and not (place < fold.input_at and is_trace):
-            yield message
 
 
 class _Joined(Sequence[Message]):

@@ -17,6 +17,7 @@ from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.compaction import Compaction
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.log_context import LogContext
@@ -24,6 +25,7 @@ from steptrail.runtime.kernel.log_context import LogContext
 __all__ = [
     "Agent",
     "AgentBuilder",
+    "Compaction",
     "ContinuationCriteria",
     "ErrorPolicy",
     "Hook",

@@ -85,3 +85,13 @@ def test_the_invoice_adds_up_after_it_was_told_that_it_did_not() -> None:
         "2 lines, 770 cents",
         "step 3: the lines come to 770 cents, not to 700",
     ]
+
+
+def test_a_run_that_is_longer_than_its_model_goes_on_with_summaries() -> None:
+    done = run(EXAMPLES / "long_run.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "It went on. 61 steps, 122 messages in the log",
+        "2 compactions, 3,255 of 4,000 tokens at most",
+        "3,255 -> 538 tokens after step 50 (summary by long_run.summary), compaction 2",
+    ]

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from steptrail import (
     AgentBuilder,
+    Compaction,
     ErrorPolicy,
     HookType,
     Limits,
@@ -35,11 +36,11 @@ from steptrail.domain.shared.parent import session_for_call
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook, Critique, SelfCritic
 from steptrail.messages import File, Image, Message
-from steptrail.models import PriceTable, Usage
+from steptrail.models import ModelFailed, PriceTable, Usage
 from steptrail.output import OutputContext, OutputRejected
 from steptrail.projections import project_agent_state
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.testing import Reply, ScriptedModel, call, calls
+from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.tools import ApprovalRule, SubagentTool, ToolReply
 from tests.golden import flows, rows
 from tests.golden.flow_stories import STORIES as FLOW_STORIES
@@ -179,6 +180,23 @@ async def instructed(clock: HandClock) -> Steptrail:
     agent.with_instructions(left, every="step", at="tail", name="left")
     agent.with_instructions(mood, every="step", name="mood")
     await trail.run(agent.build(), "Look around", session=SESSION)
+    return trail
+
+
+async def compacted(clock: HandClock) -> Steptrail:
+    """The conversation outgrows its model twice: as its provider counts, and as it says itself."""
+    trail = first(clock)
+    script: list[Reply] = [
+        calls(("look", {"what": "a"}), usage=Usage(input=9)),
+        calls(("look", {"what": "b"}), usage=Usage(input=90)),
+        slowly(clock, 2.0, say("a was looked at.", usage=Usage(input=60, output=8))),
+        calls(("look", {"what": "c"}), usage=Usage(input=8)),
+        ModelFailed("This model's maximum context length is 100 tokens.", status_code=400),
+        say("a and b were looked at.", usage=Usage(input=30, output=9)),
+        "Done.",
+    ]
+    compaction = Compaction(window=100, keep_steps=1, clear_results_above=4)
+    await trail.run(building(script).with_compaction(compaction).build(), "Look", session=SESSION)
     return trail
 
 
@@ -394,6 +412,7 @@ STORIES: dict[str, Story] = {
     "switched": switched,
     "instructed": instructed,
     "shown": shown,
+    "compacted": compacted,
 }
 
 

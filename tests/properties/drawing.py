@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypedDict, TypeVar, get_args
 
 from hypothesis import strategies as st
 
@@ -37,11 +37,13 @@ from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import FilePart, Message, TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.policy.compaction import CompactionSpec
 from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ApprovalRule, ExternalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.domain.usage import BilledUsage
 from steptrail.messages import File
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed, usage
@@ -141,6 +143,16 @@ instructing = st.tuples(
 instructions: st.SearchStrategy[tuple[InstructionsSpec, ...]] = weighted(st.just(()), st.just(()), instructing)
 
 
+compactions = st.none() | st.builds(
+    CompactionSpec,
+    above=st.just(0.5),
+    window=st.sampled_from([2, 2, 20]),
+    keep_steps=st.integers(1, 2),
+    clear_results_above=st.sampled_from([0, 9]),
+    summarizer=st.sampled_from([None, "tests.summary"]),
+)
+
+
 def snapshots_of(
     limits: st.SearchStrategy[Limits],
     tools: st.SearchStrategy[tuple[ToolSpec, ...]],
@@ -157,10 +169,20 @@ def snapshots_of(
         output=outputs,
         fallback=fallbacks,
         instructions=instructions,
+        compaction=compactions,
         hooks=st.lists(hook_types, max_size=3, unique=True).map(
             lambda types: tuple(HookSpec(name=f"hook.{each}", type=each) for each in types)
         ),
     )
+
+
+class Summarised(TypedDict, total=False):
+    """What comes of a wish for a summary."""
+
+    summary: str
+    by: str
+    usage: BilledUsage | None
+    problem: ErrorInfo
 
 
 hook_types = st.sampled_from([*HookType, HookType.PRE_TOOL_USE, HookType.PRE_TOOL_USE])
@@ -169,6 +191,7 @@ errors = st.builds(
     type=st.sampled_from([*ErrorType, *SWITCHING, *SWITCHING]),
     error_class=st.just("tests:Error"),
     message=st.just("it failed"),
+    code=st.sampled_from([None, "context_length_exceeded"]),
     retryable=st.booleans(),
     retry_after=st.none() | st.integers(0, 20).map(float),
 )
@@ -196,7 +219,7 @@ requests = st.builds(
     usage=usage,
     response_model=answered_by,
 )
-results = st.sampled_from(["ok", None, 7, {"rows": [1, 2]}])
+results = st.sampled_from(["ok", None, 7, {"rows": [1, 2]}, "long " * 20])
 TOOK = st.just(1.0)
 
 
@@ -236,6 +259,12 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
         usage=rarely(billed),
     )
     return weighted(*[completed] * 4, *[failed] * 2, *[cut] * 2, suspended)
+
+
+def summaries(by: str) -> st.SearchStrategy[Summarised]:
+    """Return what may come of a wish for a summary."""
+    made = st.builds(Summarised, summary=st.just("so far"), by=st.just(by), usage=st.none() | billed)
+    return weighted(made, made, st.builds(Summarised, by=st.just(by), usage=st.none() | billed, problem=errors))
 
 
 def answers_in(step: int, positions: list[int]) -> st.SearchStrategy[tuple[AgentEvent, ...]]:

@@ -14,11 +14,13 @@ from msgspec import structs
 from steptrail.domain.agent.asking import is_asked
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import AnswerCall, Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
+from steptrail.domain.agent.compacting import Plan, compacted
 from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import (
     CallModel,
+    Compact,
     Effect,
     JudgeAnswer,
     KeepWaiting,
@@ -26,6 +28,7 @@ from steptrail.domain.agent.effects import (
     ResolveInstructions,
     RunCalls,
     RunHooks,
+    StartInference,
 )
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -79,9 +82,11 @@ from tests.properties.drawing import (
     answers_in,
     instructed,
     model_calls,
+    summaries,
     tool_calls,
     weighted,
 )
+from tests.properties.pairs import unpaired
 
 SESSION = "session"
 MOST_EFFECTS = 1500
@@ -225,6 +230,9 @@ class Life:
         """Give an effect a legal outcome."""
         concluded = conclude(self.state.at(self.now), effect, self.now, JUDGES)
         self.record(*(concluded or ()))
+        if isinstance(effect, StartInference):
+            request = JUDGES.requests.build(self.state, self.state.agent or self.agent)
+            assert unpaired(request) == [], "no provider takes a call without its result"
         match effect:
             case RunHooks():
                 if not any(is_world_fact(record.event) for record in self.overlay) or self.flush():
@@ -238,6 +246,9 @@ class Life:
                 if self.flush():
                     calls = model_calls(self.mix.replies, stopped=self.state.stop_request is not None)
                     self.record(self.draw(calls))
+            case Compact(plan=plan) if plan.summarises:
+                if self.flush():
+                    self.summarise(plan)
             case JudgeAnswer():
                 if self.flush():
                     waiting = [call.position for call in self.state.tool_executions if call.phase is CallPhase.ANSWER]
@@ -250,6 +261,14 @@ class Life:
                     self.wait(until)
             case _:
                 assert concluded is not None
+
+    def summarise(self, plan: Plan) -> None:
+        """Let a summary be written, or not; a stop may cut it off, and then nothing comes of it."""
+        execution, fold = self.state.execution, self.state.fold
+        assert execution is not None
+        if self.state.stop_request is None:
+            made = self.draw(summaries("tests.summary"))
+            self.record(compacted(fold, execution, plan, duration_seconds=1.0, **made))
 
     def land(self, calls: RunCalls) -> None:
         """Let some of the calls in flight end, or none before the time that was asked for."""

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, StopReason, ToolContext, ToolEffect, tool
+from steptrail import (
+    Agent,
+    AgentBuilder,
+    Compaction,
+    ErrorPolicy,
+    HookType,
+    Message,
+    StopReason,
+    ToolContext,
+    ToolEffect,
+    tool,
+)
 from steptrail.domain.agent.events import ExecutionResumed
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -15,6 +26,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, ToolBlockingHook
+from steptrail.models import ModelReply, Usage
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.normalise import normalise
 from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_crash
@@ -173,6 +185,20 @@ async def test_a_crash_in_any_run_changes_nothing_but_times(
     await check_every_commit_point(lambda: agent_with(padded, policy, hooks=hooks))
 
 
+class TooLong(Exception):
+    """The provider says that the request is too long."""
+
+    code = "context_length_exceeded"
+
+
+TOO_LONG = TooLong("too long")
+
+
+def summary(messages: Sequence[Message]) -> ModelReply:
+    return say(f"{len(messages)}", usage=Usage(input=3))
+
+
+growing: list[Reply] = [call("read", n=1), TOO_LONG, calls(("read", {"n": 2}), ("put", {"n": 3}))]
 failing = st.sampled_from([TimeoutError("too late"), OSError("cut"), TimeoutError("again"), call("read", n=1)])
 
 
@@ -187,6 +213,21 @@ async def test_a_crash_in_a_run_with_two_models_changes_nothing_but_times(
     def make() -> Agent:
         agent = agent_with(padded, ErrorPolicy.stop_on_any_error(), hooks=hooks)
         return replace(agent, fallback=(ScriptedModel(padded, name="second"),), switches_after=after)
+
+    await check_every_commit_point(make)
+
+
+@settings(max_examples=1000 if IS_NIGHT else 3)
+@given(st.lists(st.sampled_from(growing), max_size=4))
+@pytest.mark.acceptance("10.4-3")
+@pytest.mark.slow("crashes some hundred runs")
+async def test_a_crash_in_a_run_that_compacts_changes_nothing_but_times(script: list[Reply]) -> None:
+    grown = [call("read", n=1), calls(("put", {"n": 2}), ("read", {"n": 3})), *script, *[say("the end")] * 6]
+
+    def make() -> Agent:
+        agent = agent_with(grown, ErrorPolicy.stop_on_any_error(), hooks=False)
+        compaction = Compaction(window=10, keep_steps=1, summarizer=summary, clear_results_above=0)
+        return replace(agent, compaction=compaction)
 
     await check_every_commit_point(make)
 

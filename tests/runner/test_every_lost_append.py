@@ -7,6 +7,7 @@ dropped lets a call run that nobody approved.
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -17,6 +18,7 @@ from steptrail.domain.agent.events import (
     ApprovalGranted,
     ApprovalRequested,
     ContinuationEvaluated,
+    ConversationCompacted,
     EvaluationsRecorded,
     ExecutionFinished,
     ExecutionPaused,
@@ -70,6 +72,7 @@ from tests.unit.agent.story import opened, step, wants
 KEPT: list[AgentEvent] = [
     # The world did it.
     smallest(InferenceCompleted),
+    structs.replace(smallest(ConversationCompacted), by="gpt-5-mini"),
     smallest(InferenceFailed),
     smallest(InferenceInterrupted),
     smallest(ToolExecutionCompleted),
@@ -112,6 +115,7 @@ DROPPED: list[AgentEvent] = [
     smallest(ToolExecutionFailed, expired=True),
     smallest(RetryScheduled),
     smallest(ModelSwitched),
+    smallest(ConversationCompacted),
     smallest(WaitStarted),
     smallest(WaitEnded),
     smallest(EvaluationsRecorded),
@@ -133,7 +137,7 @@ def named(event: AgentEvent) -> str:
 
 
 def test_every_event_is_expected_to_be_kept_or_dropped() -> None:
-    both_ways = {MessagesAppended, EvaluationsRecorded, ToolExecutionFailed}
+    both_ways = {MessagesAppended, EvaluationsRecorded, ToolExecutionFailed, ConversationCompacted}
     kept, dropped = {type(event) for event in KEPT}, {type(event) for event in DROPPED}
     assert kept | dropped == set(get_args(AgentEvent))
     assert kept & dropped == both_ways

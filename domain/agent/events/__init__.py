@@ -1,5 +1,6 @@
 """All events of a session. Their names are in the past tense; their `TYPE` and field names are the storage format."""
 
+from steptrail.domain.agent.events.compaction import ConversationCompacted
 from steptrail.domain.agent.events.decisions import (
     ContinuationEvaluated,
     DecisionEvent,
@@ -66,6 +67,7 @@ __all__ = [
     "ApprovalGranted",
     "ApprovalRequested",
     "ContinuationEvaluated",
+    "ConversationCompacted",
     "EvaluationsRecorded",
     "ExecutionFinished",
     "ExecutionPaused",
@@ -117,4 +119,5 @@ AgentEvent = (
     | InstructionsResolved
     | ToolEvent
     | DecisionEvent
+    | ConversationCompacted
 )

@@ -11,14 +11,14 @@ from steptrail.domain.flow.decide import why_no_retry
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus, after_step
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.words import Status, duration, status_word
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import after_step, asked_for, asked_for_data, dollars, many, owner_text
+from steptrail.projections.rendering import asked_for, asked_for_data, dollars, many, owner_text
 from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]

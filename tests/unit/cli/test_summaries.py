@@ -12,6 +12,7 @@ from steptrail.domain.agent.events import (
     ApprovalExpired,
     ApprovalGranted,
     ApprovalRequested,
+    ConversationCompacted,
     ExecutionPaused,
     InferenceCompleted,
     InferenceFailed,
@@ -50,8 +51,19 @@ from steptrail.interfaces.cli.summaries import clock_time, summary
 from steptrail.testing import calls, say
 from tests.samples import smallest
 
-SWITCHED = ModelSwitched(step=4, from_model="gpt-5", to_model="claude-x", error_type=ErrorType.RATE_LIMIT, failures=2)
 ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
+COMPACTED = ConversationCompacted(
+    through_step=41,
+    through_message=80,
+    cleared_through=80,
+    cleared_above=2_000,
+    summary="so far",
+    by="gpt-5-mini",
+    tokens_before=182_310,
+    duration_seconds=3.0,
+)
+REFUSED = structs.replace(COMPACTED, summary=None, problem=ERROR, cleared_calls=1, tokens_before=0)
+SWITCHED = ModelSwitched(step=4, from_model="gpt-5", to_model="claude-x", error_type=ErrorType.RATE_LIMIT, failures=2)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +86,8 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5, draw=0.5),
             "failure 2 (rate_limit), again in 4.00 s",
         ),
+        (COMPACTED, "182,310 tokens after step 41, summary by gpt-5-mini"),
+        (REFUSED, "too many tokens after step 41, 1 result left out, no summary by gpt-5-mini: Y: no luck"),
         (SWITCHED, "gpt-5 -> claude-x after 2 rate limits, step 4"),
         (WaitStarted(kind="retry", until=1_700_000_000_123_456), "retry until 2023-11-14 22:13:20.123"),
         (WaitStarted(kind="unknown_outcome", position=1), "unknown_outcome"),
@@ -211,6 +225,7 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
 
 
 def test_progress_tells_which_model_is_asked_from_now_on() -> None:
+    assert told(COMPACTED) == ["compacted: 182,310 tokens after step 41, summary by gpt-5-mini"]
     assert told(SWITCHED) == ["gpt-5 -> claude-x after 2 rate limits, step 4"]
     once = structs.replace(SWITCHED, error_type=ErrorType.MODEL, failures=1)
     assert told(once) == ["gpt-5 -> claude-x after 1 model error, step 4"]

@@ -53,6 +53,8 @@ class FakeState:
     tool_calls_refused: int = 0
     has_unanswered_input: bool = False
     output_rejections: int = 0
+    context_tokens: int = 0
+    compactions_in_a_row: int = 0
 
     @property
     def step_count(self) -> int:

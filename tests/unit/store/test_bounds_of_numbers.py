@@ -15,6 +15,7 @@ from tests.golden.streams import FOLDER
 FROM_ZERO = {
     *("delay_seconds", "draw", "duration_seconds", "interrupted_seconds", "step_seconds"),
     *("errors", "executions", "message_count", "position", "steps"),
+    *("cleared_above", "cleared_calls", "cleared_through", "through_message", "through_step", "tokens_before"),
 }
 FROM_ONE = {"attempt", "failures", "number", "ordinal", "segment", "shown_characters", "version"}
 UNOPENED = ("execution.started.v1", "segment")

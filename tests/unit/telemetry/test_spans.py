@@ -69,6 +69,15 @@ def test_each_model_call_names_the_model_and_the_provider_that_are_asked() -> No
     assert switch.attributes == {"gen_ai.request.model": "second", "steptrail.failures": 2}
 
 
+def test_a_compaction_is_an_event_of_the_segment() -> None:
+    spans = spans_of("agent:a", agent("compacted"))
+    said = [each for span in spans for each in span.events if each.name == "steptrail.conversation.compacted"]
+    assert [each.attributes for each in said] == [
+        {"steptrail.step": 2, "steptrail.tokens_before": 90, "steptrail.by": "scripted"},
+        {"steptrail.step": 3, "steptrail.tokens_before": 0, "steptrail.by": "scripted"},
+    ]
+
+
 CHEAP, DEAR = (
     Limits(prices=PriceTable.of({"scripted": {"input": usd, "output": usd}}, version=str(usd))) for usd in (1, 1000)
 )

@@ -1,0 +1,50 @@
+"""The part of the conversation that a model is shown: all, or less where it was compacted or an agent shows less."""
+
+from collections.abc import Iterator
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.shortened import without_long_results
+from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputMode
+
+
+def rest_begins_at(fold: SessionFold, agent: AgentSnapshot) -> int:
+    """Return the place from which on each message is shown as it is."""
+    places = [place + 1 for place in fold.withdrawn]
+    if not agent.earlier_tool_traces:
+        places.append(fold.input_at)
+    if (cut := fold.shortened) is not None:
+        places += (cut.through, cut.cleared_through)
+    return max(places, default=0)
+
+
+def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[Message]:
+    """Yield what is shown of the messages up to the place `end`: the summary first, and none that was withdrawn.
+
+    An agent may show no calls and results from before the input. A reply that calls nothing but an answer stays with
+    its result, whatever the form of answers is now. In a history that was given it is one that calls nothing but
+    answers of the present form.
+    """
+    cut, places, cleared = fold.shortened, list(range(end)), 0
+    if cut is not None:
+        yield from cut.head
+        places, cleared = [*cut.kept, *range(cut.through, end)], cut.cleared_through
+    hidden_before = 0 if agent.earlier_tool_traces else fold.input_at
+    answers, is_answer = _name_of_answers(agent), False
+    for place in places:
+        message = fold.messages[place]
+        if place < hidden_before:
+            calls = message.tool_calls
+            if message.is_assistant():
+                all_answers = bool(calls) and all(call.name == answers for call in calls)
+                is_answer = fold.origins[place].is_answer or all_answers
+            if (message.is_tool() or calls) and not is_answer:
+                continue
+        if place not in fold.withdrawn:
+            yield message if cut is None or place >= cleared else without_long_results(message, cut.cleared_above)
+
+
+def _name_of_answers(agent: AgentSnapshot) -> str | None:
+    output = agent.output
+    return output.name if output is not None and output.mode is OutputMode.TOOL else None
