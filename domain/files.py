@@ -25,8 +25,18 @@ def files_in(value: object, at: str = "") -> Iterator[tuple[str, FilePart]]:
         for place, item in enumerate(cast("tuple[object, ...]", value)):
             yield from files_in(item, f"{at}/{place}")
     elif isinstance(value, Value):
-        for field, stored in _fields(type(value)):
+        for field, stored in fields_with_files(type(value)):
             yield from files_in(getattr(value, field), f"{at}/{stored}")
+
+
+def names_files(value: Value) -> bool:
+    """Tell whether a value names any file."""
+    for field, _ in fields_with_files(type(value)):
+        held = getattr(value, field)
+        for item in held if isinstance(held, tuple) else (held,):
+            if isinstance(item, FilePart) or (isinstance(item, Value) and names_files(item)):
+                return True
+    return False
 
 
 def with_files(value: T, put: Callable[[FilePart], FilePart]) -> T:
@@ -37,7 +47,7 @@ def with_files(value: T, put: Callable[[FilePart], FilePart]) -> T:
         items = cast("tuple[object, ...]", value)
         return cast("T", tuple([with_files(item, put) for item in items]) if any(files_in(items)) else items)
     if isinstance(value, Value):
-        held = {field: getattr(value, field) for field, _ in _fields(type(value))}
+        held = {field: getattr(value, field) for field, _ in fields_with_files(type(value))}
         changed = {field: with_files(item, put) for field, item in held.items() if any(files_in(item))}
         return structs.replace(value, **changed) if changed else value
     return value
@@ -101,13 +111,13 @@ def refuse_absent_files(messages: Sequence[Message], what: str) -> None:
 
 
 @cache
-def _fields(kind: type[Value]) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a class that may name files, each with its stored name."""
+def fields_with_files(kind: type[Value]) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a class that may name files, each with its stored name. Most events have none."""
     names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     return tuple((field, stored) for field, stored in names if _may_name(types_of(kind)[field]))
 
 
 def _may_name(annotation: Any) -> bool:
     if isinstance(annotation, type) and issubclass(annotation, Value):
-        return issubclass(annotation, FilePart) or bool(_fields(annotation))
+        return issubclass(annotation, FilePart) or bool(fields_with_files(annotation))
     return any(map(_may_name, get_args(annotation)))

@@ -70,7 +70,10 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+        for tool in self.tools:
+            if tool.name == name:
+                return tool
+        return None
 
     @property
     def models(self) -> tuple[ModelInfo, ...]:

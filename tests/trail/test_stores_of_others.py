@@ -70,8 +70,8 @@ UNTYPED: Any = Derived
     [
         (None, "NoneType is no store, .*: give an address such as 'sqlite:///runs.db', or what has the methods"),
         (InFront, "InFront is a class, and a store is an object of it"),
-        (WithoutLog(), "WithoutLog is no store, because it has no `read`, `proven`, `newest_of`, …"),
-        (UNTYPED(WithoutLog()), "Derived is no store, because it has no `append`, `proven`, `newest_of`, … of its own"),
+        (WithoutLog(), "WithoutLog is no store, because it has no `file`, `read`, `proven`, …"),
+        (UNTYPED(WithoutLog()), "Derived is no store, because it has no `append`, `file`, `proven`, … of its own"),
     ],
 )
 def test_given_what_is_no_store_then_the_trail_is_refused_when_it_is_made(given: Any, says: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steptrail.domain.base import Value
-from steptrail.domain.files import files_in
+from steptrail.domain.files import fields_with_files, files_in, names_files
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
@@ -86,22 +86,30 @@ Encoded = tuple[int, str, int, bytes, bytes | None]
 def encode_commit(commit: Commit, after: int) -> list[Encoded]:
     """Return each event of a commit behind version `after`. Raises `ValueError` for one that cannot be encoded."""
     return [
-        (version, event.TYPE, checked_instant(at), *_with_files_listed(event, *encoded_parts(event)))
+        (
+            version,
+            event.TYPE,
+            checked_instant(at),
+            *(_with_files_listed(event) if fields_with_files(type(event)) else encoded_parts(event)),
+        )
         for version, (at, event) in enumerate(commit.events, after + 1)
     ]
 
 
-def _with_files_listed(event: Event, state: bytes, content: bytes | None) -> tuple[bytes, bytes | None]:
+def _with_files_listed(event: Event) -> tuple[bytes, bytes | None]:
     """Return the parts of an event; the content, which names its files, begins with the list of them."""
+    state, content = encoded_parts(event)
+    if content is None or not names_files(event):
+        return state, content
     found = [
         Reference(at=at, digest=part.digest, size=part.size, preview="", is_file=True) for at, part in files_in(event)
     ]
-    return (state, MARK + _encode(found) + b"," + content[1:]) if found and content is not None else (state, content)
+    return state, MARK + _encode(found) + b"," + content[1:]
 
 
 def files_of(commit: Commit) -> tuple[Blob, ...]:
     """Return the bytes of the files that come with a commit."""
-    return tuple([Blob(bytes.fromhex(digest), data) for digest, data in commit.files.items()])
+    return tuple([Blob(bytes.fromhex(digest), data) for digest, data in commit.files.items()]) if commit.files else ()
 
 
 def detach_all(encoded: Sequence[Encoded]) -> tuple[list[Encoded], tuple[Blob, ...]]:

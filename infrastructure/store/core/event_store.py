@@ -74,11 +74,11 @@ class RecorderEventStore(StoreThreads):
         blobs: tuple[Blob, ...] = ()
         # What is large takes a while to look through, and the loop has others to serve.
         size = sum([len(state) + len(content or b"") for _, _, _, state, content in rows])
-        is_large = size > _LARGE
+        is_large = size + sum(map(len, commit.files.values())) > _LARGE
         if size > LIMIT:
             rows, blobs = await self._ask(partial(detach_all, rows)) if is_large else detach_all(rows)
         pending = PendingCommit(stream, expected, commit.head, rows, blobs + files_of(commit), commit.summary)
-        return await self._append(pending, is_large=pending.size > _LARGE)
+        return await self._append(pending, is_large=is_large)
 
     async def file(self, digest: str) -> bytes | None:
         """Return the bytes of a file that was stored with a commit, by its SHA-256; None when there are none."""
