@@ -34,7 +34,9 @@ def names_files(value: Value) -> bool:
     for field, _ in fields_with_files(type(value)):
         held = getattr(value, field)
         for item in held if isinstance(held, tuple) else (held,):
-            if isinstance(item, FilePart) or (isinstance(item, Value) and names_files(item)):
+            if isinstance(item, FilePart):
+                return True
+            if isinstance(item, Value) and fields_with_files(type(item)) and names_files(item):
                 return True
     return False
 

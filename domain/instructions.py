@@ -44,8 +44,6 @@ def instructing(
     specs: Sequence[InstructionsSpec], texts: Mapping[str, str]
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Return the messages in front of the conversation and behind it that show the texts, each none or one."""
-    if not specs:
-        return (), ()
     system, tail = (
         [text for spec in specs if spec.at is place and (text := texts.get(spec.name))] for place in InstructionsPlace
     )

@@ -23,7 +23,7 @@ from steptrail.domain.shared.events import WaitKind
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
     """Tell whether people have to answer before the call can start whose turn it is."""
-    return must_approve(execution, first) or CallPhase.ASKING in [call.phase for call in step.calls]
+    return _demand(execution, first) is not None or CallPhase.ASKING in [call.phase for call in step.calls]
 
 
 def must_approve(execution: ExecutionFold, call: ToolExecution) -> bool:

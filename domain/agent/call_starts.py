@@ -28,13 +28,13 @@ def start_calls(
     positions: tuple[int, ...],
     *,
     cut_by: CutBy | None,
-    now: int,
+    now: Callable[[], int],
     unfit: Callable[[ToolExecution], ErrorInfo | None],
 ) -> tuple[AgentEvent, ...]:
     """Return one event for each of these calls, in order: that it has started, or why it does not run.
 
     A call of a tool that is not recorded fails. A call beyond the run's limit of calls is cancelled. An external call
-    is deferred at `now` (microseconds of UTC), by the clock of who answers; it fails if its arguments are `unfit`.
+    is deferred at `now()` (microseconds of UTC), by the clock of who answers; it fails if its arguments are `unfit`.
     `cut_by` is the limit whose deadline has come, and then all calls are cancelled; None before that. Raises
     `ArgumentsAltered` when any of them has other arguments than were recorded. Those of the other calls were checked
     with the segment.
@@ -74,7 +74,7 @@ def _start(
     call: ToolExecution,
     made: dict[str, int],
     cut_by: CutBy | None,
-    now: int,
+    now: Callable[[], int],
     unfit: Callable[[ToolExecution], ErrorInfo | None],
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
@@ -98,7 +98,7 @@ def _start(
         "arguments_digest": call.arguments_digest,
     }
     if spec.external is not None:
-        return ToolCallDeferred(**called, expires_at=now + round(spec.external.expires * 1e6))
+        return ToolCallDeferred(**called, expires_at=now() + round(spec.external.expires * 1e6))
     return ToolExecutionStarted(
         **called, effect=spec.effect, attempt=call.attempt + 1, read_settings=spec.takes_context
     )

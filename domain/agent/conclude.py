@@ -79,7 +79,7 @@ def conclude(
             return _inference(state, execution.agent, effect, judges.requests)
         case effects.RunCalls(starts=starts, deadline=deadline) if starts:
             cut_by = deadline.cut_by if deadline and deadline.at <= now else None
-            return start_calls(state, starts, cut_by=cut_by, now=now + judges.behind(), unfit=judges.unfit)
+            return start_calls(state, starts, cut_by=cut_by, now=lambda: now + judges.behind(), unfit=judges.unfit)
         case effects.Compact(plan=plan) if not plan.summarises:
             return (compacted(state.fold, execution, plan),)
         case (

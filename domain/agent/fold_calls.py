@@ -139,7 +139,8 @@ def _completed(fold: SessionFold, event: stored.ToolExecutionCompleted, at: int)
         files=event.files,
         duration_seconds=event.duration_seconds,
     )
-    _heard(fold, before, event, at)
+    if before is not None and before.deferral is not None:
+        _heard(fold, before, event, at)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionFailed)
@@ -149,17 +150,18 @@ def _failed(fold: SessionFold, event: stored.ToolExecutionFailed, at: int) -> No
     )
     if before is not None:
         _change(fold, before, failures=before.failures + 1)
-    _heard(fold, before, event, at)
+        if before.deferral is not None:
+            _heard(fold, before, event, at)
 
 
 def _heard(
     fold: SessionFold,
-    before: ToolExecution | None,
+    before: ToolExecution,
     event: stored.ToolExecutionCompleted | stored.ToolExecutionFailed,
     at: int,
 ) -> None:
     """Take an answer to an external call, or the end of the time for one, out of what is waited for."""
-    if before is None or before.open_deferral is None or before.effect_id is None:
+    if before.open_deferral is None or before.effect_id is None:
         return
     fold.remember(event.key, f"answer {before.effect_id}")
     end_wait(fold, before.position, before.effect_id, at if event.settled_by is not None else None)

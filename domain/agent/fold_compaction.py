@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.shortened import Compacted, Shortened
 from steptrail.domain.kernel.handlers import Handlers
 
@@ -42,12 +42,9 @@ def _compacted(fold: SessionFold, event: stored.ConversationCompacted, at: int) 
     fold.end_at(event.deadline)
 
 
-def note_context(fold: SessionFold, tokens: int) -> None:
-    """Take in how many tokens a request took, as its provider said."""
-    fold.context_tokens, execution = tokens, fold.execution
-    if execution is None or execution.compacted is None or not execution.compactions:
-        return
-    if not execution.compacted.tokens_after:
-        execution.compacted = structs.replace(execution.compacted, tokens_after=tokens)
-    if execution.agent.compaction is None or tokens < execution.agent.compaction.mark:
+def note_what_fits(fold: SessionFold, execution: ExecutionFold) -> None:
+    """Take in what the first request after a compaction took, and whether that is below the mark."""
+    if execution.compacted is not None and not execution.compacted.tokens_after:
+        execution.compacted = structs.replace(execution.compacted, tokens_after=fold.context_tokens)
+    if execution.agent.compaction is None or fold.context_tokens < execution.agent.compaction.mark:
         execution.compactions = 0

@@ -4,7 +4,7 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
 from steptrail.domain.agent.fold_calls import move_call
-from steptrail.domain.agent.fold_compaction import note_context
+from steptrail.domain.agent.fold_compaction import note_what_fits
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.step import AgentStep, ToolExecution, asks_for_tools, cut_reply_error
 from steptrail.domain.failures import StepError
@@ -31,7 +31,8 @@ def _step_started(fold: SessionFold, event: stored.StepStarted, at: int) -> None
             fold.say(Message.user(ASKED_IN_THE_END), MessageOrigin(at, fold.executions, output=True))
         fold.execution.retry = None
         fold.execution.unanswered = False
-        fold.execution.instructed = tuple(spec.name for spec in fold.execution.agent.instructions)
+        if fold.execution.agent.instructions:
+            fold.execution.instructed = tuple(spec.name for spec in fold.execution.agent.instructions)
 
 
 @STEP_HANDLERS.of(stored.InstructionsResolved)
@@ -56,7 +57,9 @@ def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at
     fold.usage = fold.usage + reply.usage
     execution.bill(reply.usage, ModelUsage.of_reply(step.model, reply.response_model, reply.usage))
     execution.productive = True
-    note_context(fold, reply.usage.all_input)
+    fold.context_tokens = reply.usage.all_input
+    if execution.compactions:
+        note_what_fits(fold, execution)
     step.reply = reply
     answers = _name_of_answers(step, execution)
     step.calls = [

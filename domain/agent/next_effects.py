@@ -114,12 +114,12 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect
         return retry
     # By the log and not by the clock: whether a wait is recorded does not hang on how busy the process is.
     due_at = execution.retry.due_at if execution.retry is not None and execution.consecutive_failures else 0
-    if due_at > state.fold.updated_at:
+    if due_at and due_at > state.fold.updated_at:
         wait = WaitStarted(kind="retry", until=due_at)
         return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
-    if (plan := due_before_a_step(state.fold, execution)) is not None:
+    if execution.agent.compaction and (plan := due_before_a_step(state.fold, execution)) is not None:
         return _compact(plan, execution, None, now)
-    if due := _instructions_due(execution):
+    if execution.agent.instructions and (due := _instructions_due(execution)):
         # The functions may have used up the time of the run: then its limit decides.
         is_late = outlasts_the_run(execution, now, now)
         return TakeDecision(step, DecisionPhase.BOUNDARY) if is_late else ResolveInstructions(step + 1, due)
@@ -184,7 +184,8 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         return None
     if execution.waited and execution.stop_request is None:
         return _pause(state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
-    if execution.stop_request is None and (plan := due_after_a_refusal(state.fold, execution, step)) is not None:
+    plan = due_after_a_refusal(state.fold, execution, step) if step.inference_error is not None else None
+    if plan is not None and execution.stop_request is None:
         return _pause(state, execution, now) or _compact(plan, execution, step, now)
     if step.reply is not None and (hooks := _hooks_due(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return _pause(state, execution, now) or hooks

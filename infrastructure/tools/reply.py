@@ -26,15 +26,15 @@ class ToolReply:
 
 def succeeded(returned: object) -> ToolSucceeded:
     """Return the outcome of what a tool has returned. Raises `NotStorable` for what has no JSON form."""
-    reply = returned if isinstance(returned, ToolReply) else _reply_of(returned)
-    return ToolSucceeded(to_json_value(reply.value, "result"), files=reply.files)
-
-
-def _reply_of(returned: object) -> ToolReply:
     if isinstance(returned, File):
-        return ToolReply(returned.placeholder, returned)
-    items = cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else ()
-    files = [each for each in items if isinstance(each, File)]
-    return (
-        ToolReply([each.placeholder for each in files], *files) if 0 < len(files) == len(items) else ToolReply(returned)
-    )
+        return ToolSucceeded(returned.placeholder, files=(returned,))
+    if isinstance(returned, ToolReply):
+        return ToolSucceeded(to_json_value(returned.value, "result"), files=returned.files)
+    if isinstance(returned, list | tuple) and (files := _only_files(cast("Sequence[object]", returned))):
+        return ToolSucceeded([each.placeholder for each in files], files=files)
+    return ToolSucceeded(to_json_value(returned, "result"))
+
+
+def _only_files(items: Sequence[object]) -> tuple[File, ...]:
+    files = tuple(each for each in items if isinstance(each, File))
+    return files if len(files) == len(items) else ()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import AgentEvent, InferenceStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.request_view import rest_begins_at, shown_before
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.compact_json import compact_json
@@ -54,14 +55,14 @@ class Requests:
     def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
         fold = state.fold
-        instructions, tail = instructing(agent.instructions, fold.instructions)
+        instructions, tail = instructing(agent.instructions, fold.instructions) if agent.instructions else ((), ())
         if agent is not self._agent or instructions != self._instructions:
             # Another agent may begin with as many other messages: the hash of the old ones is of no use.
             self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
             self._instructions = instructions
             self._offered = self._earlier = None
         step = fold.step
-        messages: list[Sequence[Message]] = [self._opening, instructions, *self._said(state, agent), tail]
+        messages: list[Sequence[Message]] = [self._opening, instructions, *self._said(state, fold, agent), tail]
         lasting = len(messages) - 1
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
         for amended in step.amendments if step else ():
@@ -113,13 +114,12 @@ class Requests:
             self._offered = (tools, (*tools, answer))
         return self._offered[1]
 
-    def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
+    def _said(self, state: AgentState, fold: SessionFold, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
         """Return the conversation in pieces: what is shown otherwise than it is stored, and the rest.
 
         The first piece is made once for each compaction, for each input where an agent shows no earlier calls, and when
         an answer is withdrawn.
         """
-        fold = state.fold
         if agent.earlier_tool_traces and fold.shortened is None:
             return state.request_messages
         key = (fold.shortened, fold.withdrawn, None if agent.earlier_tool_traces else fold.input_at)
@@ -232,7 +232,7 @@ def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
     if type(messages) is _Joined:
         lines: list[Iterator[bytes]] = []
         for part in messages.parts:
-            if len(part) > start:
+            if len(part) > max(start, 0):
                 lines.append(_encoded(part, max(start, 0)))
             start -= len(part)
         return chain.from_iterable(lines)
@@ -259,7 +259,8 @@ class _Digest:
         lasting = len(request.messages) - request.tail
         self._catch_up(request.messages, lasting)
         whole = self._hash.copy()
-        whole.update(b"".join(_encoded(request.messages, lasting)))
+        if request.tail:
+            whole.update(b"".join(_encoded(request.messages, lasting)))
         whole.update(self._settings(request.tools, request.tool_choice, request.parallel_tool_calls))
         if request.output is not None:
             whole.update(self._output(request.output))

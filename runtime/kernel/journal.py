@@ -26,6 +26,7 @@ from steptrail.domain.errors import (
     shown,
     stream_name,
 )
+from steptrail.domain.files import fields_with_files
 from steptrail.domain.kernel.event import begins_anew, is_fact, is_world_fact
 from steptrail.domain.kernel.machine import CallInFlight, E, Machine, S
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead, base_of
@@ -267,7 +268,10 @@ class Journal(Generic[S, E]):
         return at if newest <= at else max(at, min(newest, self._clock.now()))
 
     def _record(self, now: int, events: Sequence[E]) -> None:
-        records = list(map(Recorded, count(self._state.version + 1), repeat(now), map(self._files.taken_from, events)))
+        # Most events are of a class that can name no file, which takes no call of Python to see.
+        if any(map(fields_with_files, map(type, events))):
+            events = tuple(map(self._files.taken_from, events))
+        records = list(map(Recorded, count(self._state.version + 1), repeat(now), events))
         # The committed state must be kept, in case that the overlay is dropped, and so must a state that others have
         # seen. Any other state may be changed in place, which is quicker.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
@@ -276,9 +280,8 @@ class Journal(Generic[S, E]):
 
     def record_outcome(self, call: CallInFlight, event: E) -> None:
         """Add the event of the end of a call. After a take-over it can still be reported as the end of that call."""
-        event = self._files.taken_from(event)
-        self._outcomes.append((event, call))
         self.record(event)
+        self._outcomes.append((self._overlay[-1].event, call))
 
     async def flush(self, *, is_patient: bool = True) -> bool:
         """Store the overlay as one commit. Returns False if another process appended first: ask the machine anew then.
@@ -292,10 +295,10 @@ class Journal(Generic[S, E]):
         if not self._overlay:
             return True
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
-        events = [(record.at, record.event) for record in self._overlay]
+        events = tuple([(record.at, record.event) for record in self._overlay])
         stands = self._machine.control.standing(self._state)
         row = self._row_if_moved(self._state, stands)
-        commit = self._files.commit(head, events, row)
+        commit = Commit(head, events, row, self._files.named_by(events) if self._files else {})
         self._reach("before-append")
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -327,7 +330,7 @@ class Journal(Generic[S, E]):
         before, stored = self._committed, self._overlay
         self._overlay, self._harmless = [], 0
         self._outcomes.clear()
-        self._files.are_stored()
+        self._files.clear()
         stood = self._stands
         self._is_at(self._state, end, stands)
         self._announce(stored, before, row, stood)
@@ -451,7 +454,8 @@ class Journal(Generic[S, E]):
                 stands = machine.control.standing(after)
                 row = self._row_if_moved(after, stands)
                 try:
-                    end = await self._append(self._files.commit(head, [(at, late)], row))
+                    files = self._files.named_by([(at, late)])
+                    end = await self._append(Commit(head, ((at, late),), row, files))
                 except ConcurrencyConflict:
                     await self._go_on()
                 else:

@@ -85,31 +85,26 @@ Encoded = tuple[int, str, int, bytes, bytes | None]
 
 def encode_commit(commit: Commit, after: int) -> list[Encoded]:
     """Return each event of a commit behind version `after`. Raises `ValueError` for one that cannot be encoded."""
-    return [
-        (
-            version,
-            event.TYPE,
-            checked_instant(at),
-            *(_with_files_listed(event) if fields_with_files(type(event)) else encoded_parts(event)),
-        )
-        for version, (at, event) in enumerate(commit.events, after + 1)
-    ]
+    rows = list[Encoded]()
+    for version, (at, event) in enumerate(commit.events, after + 1):
+        state, content = encoded_parts(event)
+        if content is not None and fields_with_files(type(event)) and names_files(event):
+            content = _with_files_listed(event, content)
+        rows.append((version, event.TYPE, checked_instant(at), state, content))
+    return rows
 
 
-def _with_files_listed(event: Event) -> tuple[bytes, bytes | None]:
-    """Return the parts of an event; the content, which names its files, begins with the list of them."""
-    state, content = encoded_parts(event)
-    if content is None or not names_files(event):
-        return state, content
+def _with_files_listed(event: Event, content: bytes) -> bytes:
+    """Return the content of an event with the list of the files that it names in front."""
     found = [
         Reference(at=at, digest=part.digest, size=part.size, preview="", is_file=True) for at, part in files_in(event)
     ]
-    return state, MARK + _encode(found) + b"," + content[1:]
+    return MARK + _encode(found) + b"," + content[1:]
 
 
 def files_of(commit: Commit) -> tuple[Blob, ...]:
     """Return the bytes of the files that come with a commit."""
-    return tuple([Blob(bytes.fromhex(digest), data) for digest, data in commit.files.items()]) if commit.files else ()
+    return tuple([Blob(bytes.fromhex(digest), data) for digest, data in commit.files.items()])
 
 
 def detach_all(encoded: Sequence[Encoded]) -> tuple[list[Encoded], tuple[Blob, ...]]:

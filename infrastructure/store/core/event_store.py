@@ -77,7 +77,9 @@ class RecorderEventStore(StoreThreads):
         is_large = size + sum(map(len, commit.files.values())) > _LARGE
         if size > LIMIT:
             rows, blobs = await self._ask(partial(detach_all, rows)) if is_large else detach_all(rows)
-        pending = PendingCommit(stream, expected, commit.head, rows, blobs + files_of(commit), commit.summary)
+        if commit.files:
+            blobs += files_of(commit)
+        pending = PendingCommit(stream, expected, commit.head, rows, blobs, commit.summary)
         return await self._append(pending, is_large=is_large)
 
     async def file(self, digest: str) -> bytes | None:
