@@ -36,7 +36,7 @@ class _OpenAIClientModel(SdkModel["AsyncOpenAI"]):
         """Whether the requests go to OpenAI itself, and not to a server that speaks its protocol."""
         given = str(self._given.base_url) if self._given is not None else None
         url = given or self._base_url or os.environ.get("OPENAI_BASE_URL")
-        return not url or urlsplit(url).hostname == "api.openai.com"
+        return not url or is_openai(urlsplit(url).hostname or "")
 
     def _keyed(self, body: dict[str, JsonValue], request: ModelRequest, host: str) -> dict[str, JsonValue]:
         """Return the body with the key of the provider's cache, unless it has one, or none is wanted."""

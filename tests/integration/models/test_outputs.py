@@ -189,7 +189,8 @@ def test_each_driver_says_which_modes_it_takes_and_the_best_one_first(monkeypatc
     schema: dict[str, JsonValue] = {"type": "object", "properties": {}}
     free: dict[str, JsonValue] = {"type": "object", "additionalProperties": {"type": "integer"}}
     chat, own = OpenAIModel("m", api_key="k"), OpenAIModel("m", base_url="http://127.0.0.1:1/v1")
-    messages = AnthropicModel("m", api_key="k")
+    messages, regional = AnthropicModel("m", api_key="k"), OpenAIModel("m", base_url="https://eu.api.openai.com/v1")
+    assert regional.output_modes(schema, with_tools=True)[0] is OutputMode.NATIVE
     assert chat.output_modes(schema, with_tools=True)[0] is OutputMode.NATIVE
     assert own.output_modes(schema, with_tools=False)[0] is OutputMode.NATIVE
     assert own.output_modes(schema, with_tools=True)[0] is OutputMode.LAST
