@@ -24,9 +24,9 @@ class ReplayedInstructions(Instructions):
         state = initial(recording.session)
         for record in recording.records:
             match record.event:
-                case InstructionsResolved(name=name) as event:
-                    self._recorded[_place(state)][name] = event
-                case EvaluationsRecorded(hook=str(name)) as event if state.phase is Phase.CONTINUING:
+                case InstructionsResolved(name=name) | EvaluationsRecorded(hook=str(name)) as event if (
+                    state.phase is Phase.CONTINUING
+                ):
                     self._recorded[_place(state)][name] = event
                 case _:
                     pass

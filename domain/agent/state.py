@@ -5,6 +5,7 @@ with the methods of `HookedState`.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
@@ -244,7 +245,7 @@ class AgentState(StreamState[SessionFold]):
     @property
     def instructions(self) -> Mapping[str, str]:
         """The newest texts of the agent's instructions, by the name of their function. An empty one is left out."""
-        return self._fold.instructions
+        return MappingProxyType(self._fold.instructions)
 
     @property
     def context_tokens(self) -> int:

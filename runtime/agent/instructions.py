@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -71,24 +71,27 @@ class Instructions:
     ) -> tuple[AgentEvent, ...]:
         """Ask the functions of these names; return the texts that changed.
 
-        The last event is a vote to stop when a function raised, or did not answer `within` so many seconds. The
-        functions after it are not asked then.
+        The last event is a vote to stop when a function raised, or when all together did not answer `within` so many
+        seconds. The functions after it are not asked then.
         """
+        until = None if within is None else asyncio.get_running_loop().time() + within
         changed = list[AgentEvent]()
         for each in self._written:
             name = each.spec.name
             if name not in names:
                 continue
+            limit = asyncio.timeout_at(until)
             try:
                 shown = InstructionsState(state.fold, as_of=state.as_of, means=means)
-                async with asyncio.timeout(within):
-                    text = _text(await _answer(each.function(shown)))
+                async with limit:
+                    given = each.function(shown)
+                    text = _text(await given if inspect.isawaitable(given) else given)
             except asyncio.CancelledError:
                 if is_asked_to_end():
                     raise
                 error: Exception = RuntimeError("the function cancelled itself, and nobody had asked it to")
             except Exception as raised:
-                error = raised
+                error = TimeoutError("it used up the time that the run had left") if limit.expired() else raised
             else:
                 if text != state.instructions.get(name, ""):
                     changed.append(InstructionsResolved(name=name, text=text))
@@ -100,10 +103,6 @@ class Instructions:
 def failed_instructions(state: AgentState, name: str, error: Exception) -> EvaluationsRecorded:
     """Log that a function of instructions failed, and return its vote to stop."""
     return EvaluationsRecorded(votes=(failed_vote(state.agent_id, "the instructions", name, error),), hook=name)
-
-
-async def _answer(given: object) -> object:
-    return await cast("Awaitable[object]", given) if inspect.isawaitable(given) else given
 
 
 def _text(given: object) -> str:

@@ -209,11 +209,10 @@ class Runner:
         match ended[0]:
             case Cut():
                 return
-            case Deaf():
+            case Deaf() | Exception() as end:  # that one had its own task cancelled comes as an exception
                 late = TimeoutError("it did not end in time, nor when it was cancelled")
-                changed: tuple[AgentEvent, ...] = (failed_instructions(state, ", ".join(due.names), late),)
-            case Exception() as error:
-                raise error
+                error = late if isinstance(end, Deaf) else end
+                changed: tuple[AgentEvent, ...] = (failed_instructions(state, ", ".join(due.names), error),)
             case changed:
                 pass
         # A run without time left has no failed function, but a limit that is reached.

@@ -131,6 +131,19 @@ async def test_a_function_that_fails_stops_the_run_before_the_step(
     assert any("the instructions odd raised" in record.getMessage() for record in caplog.records)
 
 
+async def test_a_function_that_has_its_own_task_cancelled_stops_the_run_too() -> None:
+    async def cancels_its_task(state: InstructionsState) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return state.agent_id
+
+    ran = await run(clerk(ScriptedModel(ADDS)).with_instructions(cancels_its_task, name="odd").build())
+    assert ran.ending == ("failed", "error")
+    assert "decided by odd" in ran.why.verdict
+
+
 async def test_a_stop_ends_a_function_that_hangs_and_no_step_starts() -> None:
     begun = asyncio.Event()
 
@@ -171,8 +184,29 @@ async def test_a_function_has_the_time_that_the_run_has_left() -> None:
 
     ran = await run(clerk(ScriptedModel(ADDS)).with_timeout(0.01).with_instructions(hangs, name="slow").build())
     vote = next(each for each in ran.all(EvaluationsRecorded) if each.hook == "slow").votes[0]
-    assert "TimeoutError" in str(vote.context)
+    assert "it used up the time that the run had left" in vote.reason
     assert ran.result.state.step_count == 0
+
+
+async def test_all_functions_together_have_the_time_that_the_run_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, gone = asyncio.get_running_loop(), [0.0]
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + gone[0])
+
+    def takes_a_minute(state: InstructionsState) -> str:
+        gone[0] += 60.0
+        return "Late."
+
+    async def yields(state: InstructionsState) -> str:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return "Later."
+
+    agent = clerk(ScriptedModel(ADDS)).with_instructions(takes_a_minute).with_instructions(yields, name="next")
+    ran = await run(agent.with_cumulative_timeout(50).build())
+    vote = next(each for each in ran.all(EvaluationsRecorded) if each.hook == "next").votes[0]
+    assert "it used up the time that the run had left" in vote.reason
+    assert resolved(ran) == [("takes_a_minute", "Late.")]
 
 
 @pytest.mark.parametrize("fails", [True, False])

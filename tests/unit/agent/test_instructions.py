@@ -1,5 +1,8 @@
 """Instructions that are written while a run goes on: when their functions are asked, and how long a text is shown."""
 
+from typing import cast
+
+import pytest
 from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
@@ -79,6 +82,12 @@ def test_a_text_holds_until_the_function_gives_another() -> None:
     over = (*FIRST, A, *answered(1)[1:], done(1), finished(), started(AGENT, ordinal=2))
     assert texts_after(*over) == {"each": "a"}
     assert texts_after(*over, NONE) == {}
+
+
+def test_the_texts_of_a_state_cannot_be_changed() -> None:
+    texts = cast("dict[str, str]", given(*FIRST, A).state.instructions)
+    with pytest.raises(TypeError):
+        texts["each"] = "b"
 
 
 def test_a_snapshot_keeps_the_texts_and_who_was_asked() -> None:
