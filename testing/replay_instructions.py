@@ -8,7 +8,6 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.instructions import InstructionsSpec
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.instructions import Instructions
 
@@ -17,8 +16,7 @@ class ReplayedInstructions(Instructions):
     """The instructions of an agent whose recorded texts hold. Functions that the recorded agent had not are asked."""
 
     def __init__(self, instructions: Instructions, recording: Recording) -> None:
-        super().__init__()
-        self._own = instructions
+        super().__init__(instructions.written)
         self._recorded: dict[tuple[int, int], dict[str, AgentEvent]] = defaultdict(dict)
         self._known: dict[int, set[str]] = defaultdict(set)
         state = initial(recording.session)
@@ -34,11 +32,6 @@ class ReplayedInstructions(Instructions):
             if state.agent is not None:
                 self._known[state.fold.executions] |= {spec.name for spec in state.agent.instructions}
 
-    @property
-    def specs(self) -> tuple[InstructionsSpec, ...]:
-        """The instructions as they are recorded."""
-        return self._own.specs
-
     async def resolve(
         self, state: AgentState, names: Collection[str], means: Means, within: float | None
     ) -> tuple[AgentEvent, ...]:
@@ -48,7 +41,7 @@ class ReplayedInstructions(Instructions):
             if spec.name not in names:
                 continue
             if spec.name not in self._known[state.fold.executions]:
-                given += await self._own.resolve(state, {spec.name}, means, within)
+                given += await super().resolve(state, {spec.name}, means, within)
             elif (event := self._recorded[_place(state)].get(spec.name)) is not None and not _is_known(state, event):
                 given.append(event)
             if given and isinstance(given[-1], EvaluationsRecorded):

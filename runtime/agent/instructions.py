@@ -35,7 +35,9 @@ InstructionsFunction: TypeAlias = Callable[[InstructionsState], str | Awaitable[
 """Returns the text of instructions for a state; None for none. It may be async, and is asked again after a crash."""
 
 
-class _Written(Struct, frozen=True):
+class WrittenInstructions(Struct, frozen=True):
+    """A function that writes instructions, and what is recorded of them."""
+
     spec: InstructionsSpec
     function: InstructionsFunction
 
@@ -43,13 +45,13 @@ class _Written(Struct, frozen=True):
 class Instructions:
     """The instructions of an agent, in the order in which they are asked for. Immutable."""
 
-    def __init__(self, written: tuple[_Written, ...] = ()) -> None:
-        self._written = written
+    def __init__(self, written: tuple[WrittenInstructions, ...] = ()) -> None:
+        self.written = written
 
     @property
     def specs(self) -> tuple[InstructionsSpec, ...]:
         """The instructions as they are recorded."""
-        return tuple(each.spec for each in self._written)
+        return tuple(each.spec for each in self.written)
 
     def with_function(
         self, function: InstructionsFunction, *, every: str, at: str, name: str, whose: str
@@ -64,7 +66,7 @@ class Instructions:
             every=one_of(InstructionsTime, every, f"{whose}: `every` of instructions", "the times"),
             at=one_of(InstructionsPlace, at, f"{whose}: `at` of instructions", "the places"),
         )
-        return Instructions((*self._written, _Written(spec, function)))
+        return Instructions((*self.written, WrittenInstructions(spec, function)))
 
     async def resolve(
         self, state: AgentState, names: Collection[str], means: Means, within: float | None
@@ -76,7 +78,7 @@ class Instructions:
         """
         until = None if within is None else asyncio.get_running_loop().time() + within
         changed = list[AgentEvent]()
-        for each in self._written:
+        for each in self.written:
             name = each.spec.name
             if name not in names:
                 continue

@@ -177,6 +177,24 @@ async def test_a_stop_that_comes_while_a_function_answers_starts_no_step() -> No
     assert types.index("stop.requested.v1") < types.index("instructions.resolved.v1")
 
 
+async def test_a_pause_that_is_seen_while_a_function_answers_starts_no_step() -> None:
+    begun = asyncio.Event()
+
+    async def slow(state: InstructionsState) -> str:
+        begun.set()
+        await asyncio.sleep(0.4)  # until the log is looked at for commands
+        return "Here."
+
+    agent = clerk(ScriptedModel(ADDS)).with_instructions(slow).build()
+    async with trail_of() as trail:
+        running = asyncio.create_task(trail.run(agent, "go", session="s"))
+        await begun.wait()
+        await trail.session("s").pause()
+        assert (await running).status == "paused"
+        types = [each.event.TYPE for each in await trail.session("s").events()]
+    assert types[-3:] == ["pause.requested.v1", "instructions.resolved.v1", "execution.paused.v1"]
+
+
 async def test_a_function_has_the_time_that_the_run_has_left() -> None:
     async def hangs(state: InstructionsState) -> str:
         await asyncio.Event().wait()
@@ -306,16 +324,17 @@ async def test_a_function_reads_what_is_said_of_the_run_and_what_is_open_for_it(
 
 
 @pytest.mark.acceptance("10.2-5")
-async def test_a_replay_reads_the_texts_and_asks_no_function() -> None:
+async def test_a_replay_reads_the_texts_and_asks_no_function_that_was_there() -> None:
     agent = clerk(ScriptedModel(ADDS)).with_instructions(today).with_instructions(left, every="step", at="tail")
     async with trail_of() as trail:
         await trail.run(agent.build(), "go", session="s")
         recording = Recording("s", await trail.session("s").history())
     now = clerk(ScriptedModel([])).with_instructions(raises, name=f"{__name__}.today")
-    again = await replay(
-        now.with_instructions(raises, name=f"{__name__}.left", every="step", at="tail").build(), recording
-    )
+    now.with_instructions(raises, name=f"{__name__}.left", every="step", at="tail")
+    asked = list[InstructionsState]()
+    again = await replay(now.with_instructions(asked.append, name="of today").build(), recording)
     assert again.result.output == "Done."
+    assert len(asked) == 1
     written = [each.text for each in again.events if isinstance(each, InstructionsResolved)]
     assert written == ["It is Monday, says 1 message.", "Come to an end."]
     digests = [event.request_digest for event in again.events if isinstance(event, InferenceStarted)]
