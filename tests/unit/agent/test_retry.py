@@ -185,7 +185,7 @@ def test_the_retry_of_one_step_is_not_that_of_the_next() -> None:
 def test_another_model_does_not_sit_out_the_wait_before_the_next_try_of_the_one_before(
     waiting: AgentScenario, timeout: float | None
 ) -> None:
-    limits = Limits(timeout=timeout)
+    limits = Limits(timeout=timeout, longest_wait=3600.0)  # the owner would stay, and the time of the run be over
     (event,) = AGENT_MACHINE.decide(waiting.state, structs.replace(resume(OTHER), limits=limits))
     scenario = waiting.and_(event).next().is_(TakeDecision(1, DecisionPhase.RESUME))
     scenario = scenario.and_(decided(1, phase=DecisionPhase.RESUME))
