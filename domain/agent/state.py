@@ -26,7 +26,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputVerdict
-from steptrail.domain.policy.context import ErrorContext
+from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.shared.state import StreamState
 from steptrail.domain.tools import result_text
@@ -225,8 +225,11 @@ class AgentState(StreamState[SessionFold]):
         if execution is None or fallback is None or not (failures := fallback.failures(self)):
             return None
         error = next(step for step in reversed(self.steps) if step.has_errors).errors[0].error
-        backoff = execution.agent.error_policy.backoff
-        longest = backoff.delay(self.consecutive_failures, 0.0, error.retry_after)  # without what jitter takes off
+        policy = execution.agent.error_policy
+        tries = self.error_context.consecutive_failures or self.consecutive_failures  # the former is 0 in an open step
+        longest = error.retry_after or 0.0
+        if policy.handling_for(error.type) is not ErrorHandlingDecision.IGNORE:  # no wait follows that one
+            longest = policy.backoff.delay(tries, 0.0, error.retry_after)  # without what jitter takes off
         if failures < fallback.after and is_sat_out(execution, self.as_of + round(longest * 1e6), self.as_of):
             return None
         return ModelSwitched(

@@ -22,6 +22,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -181,6 +182,24 @@ def test_a_backoff_that_the_run_does_not_sit_out_leads_to_the_next_model_at_once
     policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(base, jitter=0.5))
     agent = falling_back("b", after=3, policy=policy, limits=Limits(timeout=300.0, longest_wait=3600.0))
     assert outcome(*opened(agent), *failed(1, LIMITED)) == comes_to
+
+
+@pytest.mark.parametrize(("base", "comes_to"), [(20.0, "retry"), (160.0, "to b")])
+def test_the_backoff_is_that_of_the_failures_so_far(base: float, comes_to: str) -> None:
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(base, max_seconds=3600.0))
+    agent = falling_back("b", after=3, policy=policy, limits=Limits(timeout=300.0, longest_wait=3600.0))
+    assert outcome(*opened(agent), *failed(1, LIMITED)) == "retry"
+    assert outcome(*opened(agent), *failed(1, LIMITED), *failed(2, LIMITED)) == comes_to
+
+
+def test_the_backoff_counts_for_no_failure_that_the_policy_ignores() -> None:
+    def over(base: float) -> AgentSnapshot:
+        policy = ErrorPolicy.retry_all(3).with_timeout_error_handling(ErrorHandlingDecision.IGNORE)
+        policy = policy.with_backoff(Backoff.linear(base, max_seconds=3600.0))
+        return falling_back("b", after=3, policy=policy, limits=Limits(timeout=300.0, longest_wait=3600.0))
+
+    assert outcome(*opened(over(400.0)), *failed(1, LATE)) == "go on"
+    assert outcome(*opened(over(160.0)), *failed(1, LATE), *failed(2, LIMITED)) == "retry"
 
 
 def test_a_limit_and_a_stop_come_before_a_switch() -> None:
