@@ -119,7 +119,6 @@ def _retry(state: AgentState, command: Retry) -> tuple[events.AgentEvent, ...]:
     changes = {name: value for name, value in given.items() if value is not None}
     overrides = cast("tuple[Override, ...]", tuple(changes))
     snapshot = structs.replace(command.agent, **changes)
-    external = state.execution.external_tools if state.execution is not None else ()
     begun = _execution(
         state,
         command,
@@ -127,7 +126,7 @@ def _retry(state: AgentState, command: Retry) -> tuple[events.AgentEvent, ...]:
         retry_of=state.execution_id,
         reason=command.reason,
         overrides=overrides,
-        external_tools=external,
+        external_tools=state.external_tools,
     )
     return (begun,)
 

@@ -29,7 +29,7 @@ from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.shared.state import StreamState
-from steptrail.domain.tools import result_text
+from steptrail.domain.tools import ToolSpec, result_text
 from steptrail.domain.usage import ModelUsage, Usage
 
 _NO_STEPS: Log[AgentStep] = Log()
@@ -203,6 +203,12 @@ class AgentState(StreamState[SessionFold]):
             for call in self.tool_executions
             if (asked := call.open_deferral) is not None and self.as_of < asked.expires_at
         )
+
+    @property
+    def external_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that were given for that execution alone, beside those of its agent."""
+        execution = self._fold.execution
+        return execution.external_tools if execution else ()
 
     @property
     def own_usage(self) -> Usage:

@@ -1,7 +1,7 @@
 """An agent: the configuration that a service provides, and the description of it that is recorded."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,7 +32,7 @@ from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
-from steptrail.domain.tools import tool_form
+from steptrail.domain.tools import ToolSpec, tool_form
 from steptrail.runtime.agent.compaction import Compaction
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
@@ -128,10 +128,10 @@ class Agent(Generic[OutputT_co, ContextT]):
                 limits=self.limits,
                 error_policy=self.error_policy,
                 criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
-                output=self._output_for(self.model),
+                output=self._output_for(self.model, self.tools),
                 context=self.context.spec if self.context is not None else None,
                 resources=name_of(self.resources) if self.resources is not None else None,
-                fallback=self._fallback(),
+                fallback=self._fallback(self.tools),
                 instructions=self.instructions.specs,
                 compaction=self.compaction.spec if self.compaction is not None else None,
                 hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
@@ -151,11 +151,24 @@ class Agent(Generic[OutputT_co, ContextT]):
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
 
-    def _output_for(self, model: ModelDriver) -> OutputSpec | None:
-        return self.output.spec(self.name, model, self.tools) if self.output is not None else None
+    def snapshot_beside(self, external: Collection[ToolSpec]) -> AgentSnapshot:
+        """Return the snapshot of this agent in a run with tools beside its own, by which the form of its answer may go.
 
-    def _fallback(self) -> FallbackSpec | None:
-        models = tuple(FallbackModel(model=each.describe(), output=self._output_for(each)) for each in self.fallback)
+        It stays the agent that it is. Raises `ConfigurationError` if its answer does not suit the tools.
+        """
+        if not external:
+            return self.snapshot
+        names = {*self.tools, *(tool.name for tool in external)}
+        return structs.replace(
+            self.snapshot, output=self._output_for(self.model, names), fallback=self._fallback(names)
+        )
+
+    def _output_for(self, model: ModelDriver, tools: Collection[str]) -> OutputSpec | None:
+        return self.output.spec(self.name, model, tools) if self.output is not None else None
+
+    def _fallback(self, tools: Collection[str]) -> FallbackSpec | None:
+        outputs = ((each.describe(), self._output_for(each, tools)) for each in self.fallback)
+        models = tuple(FallbackModel(model=model, output=output) for model, output in outputs)
         return FallbackSpec(models=models, on=self.switches_on, after=self.switches_after) if models else None
 
     @property

@@ -245,6 +245,7 @@ class SessionControl:
                 return await self._answer(journal, agent, use.execution, by=command.by)
             if state.fold.executions != seen:
                 raise SessionBusy(self._session)  # what was to be retried is no longer the last one
+            command = replace(command, agent=agent.snapshot_beside(state.external_tools))
             decide(state, command)  # says no before anything is locked
             if (ended := await self._begun(journal, agent, command)) is not None:
                 return ended
@@ -299,10 +300,10 @@ class SessionControl:
         below = await self._look_below(journal.committed)
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
-            execution = state.execution
+            execution, snapshot = state.execution, agent.snapshot_beside(state.external_tools)
             if strict and execution is not None and execution.agent.fingerprint != agent.snapshot.fingerprint:
-                goes_on = agent.snapshot.switched(switches_to_its_model(execution, agent.snapshot))
-                goes_on = goes_on.with_external(execution.external_tools)
+                goes_on = snapshot.switched(switches_to_its_model(execution, snapshot))
+                goes_on = goes_on.with_external(state.external_tools)
                 changes = ", ".join(changes_between(execution.agent, goes_on)) or "limits, error policy or a workflow"
                 why = f"the agent is not the recorded one: {changes}"
                 raise CommandRejected("resume", self._session, why)
@@ -318,7 +319,8 @@ class SessionControl:
                 refuse_altered_again(state)  # before a segment is begun, which would count as a crash
             new_key = key if is_new else None
             moved = below.of(state.version) if _runs_the_same(state.agent, agent, limits) else None
-            return (replace(asked, last_seen=resume.last_seen, ended_by=resume.ended_by, moved=moved, key=new_key),)
+            seen, ended_by = resume.last_seen, resume.ended_by
+            return (replace(asked, agent=snapshot, last_seen=seen, ended_by=ended_by, moved=moved, key=new_key),)
 
         begin = self.stream.obedient(go_on, None if obeys_pause else journal.committed)
         while (state := journal.committed).is_open:

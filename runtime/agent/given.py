@@ -1,9 +1,6 @@
 """Checks that values which a caller gives as an agent, a message or a context are such, before they are used."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-
-from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState
@@ -46,19 +43,15 @@ def for_run_with(agent: AnyAgent, given: Iterable[RunnableTool]) -> tuple[AgentS
 
     Raises `ConfigurationError` for what is no external tool, and for a name that is taken.
     """
-    tools, row = dict(agent.tools), a_row(given, "external_tools")
-    specs = [spec_of_tool(tool) for tool in row]
-    for tool, spec in zip(row, specs, strict=True):
+    names, row = set(agent.tools), a_row(given, "external_tools")
+    specs = tuple(spec_of_tool(tool) for tool in row)
+    for spec in specs:
         if spec.external is None:
             raise ConfigurationError(f"tool {spec.name!r} has a body: a run takes external tools, an agent the others")
-        if spec.name in tools:
+        if spec.name in names:
             raise ConfigurationError(f"agent {agent.name!r} would have two tools named {spec.name!r} in this run")
-        tools[spec.name] = tool
-    if not specs:
-        return agent.snapshot, ()
-    # How it is asked for its answer may depend on whether there are tools. It stays the agent that it is.
-    wider = replace(agent, tools=tools).snapshot
-    return structs.replace(agent.snapshot, output=wider.output, fallback=wider.fallback), tuple(specs)
+        names.add(spec.name)
+    return agent.snapshot_beside(specs), specs
 
 
 def a_context(agent: AnyAgent, given: object) -> JsonValue:

@@ -19,6 +19,7 @@ from steptrail import (
     tool,
 )
 from steptrail.domain.agent.events import (
+    ExecutionResumed,
     ExecutionStarted,
     ToolCallDeferred,
     ToolExecutionFailed,
@@ -343,6 +344,24 @@ async def test_how_a_typed_answer_is_asked_for_goes_by_the_tools_of_the_run() ->
         modes = [event.agent.output.mode for event in begun if event.agent.output is not None]
         assert modes == [OutputMode.LAST, OutputMode.NATIVE]
         assert len({event.agent.fingerprint for event in begun}) == 1
+
+
+async def test_the_form_of_a_typed_answer_suits_the_tools_of_the_run_also_after_a_deploy_and_in_a_retry() -> None:
+    model = NativeAlone([call("confirm"), "I know.", RuntimeError("away"), "I know.", '{"name": "a"}'])
+    builder = AgentBuilder("desk").with_model(model).with_output(FileInfo)
+    first, deployed = builder.build(), builder.with_system_prompt("Be brief.").build()
+    async with trail_of() as trail:
+        await trail.run(first, "go", session="s", external_tools=[confirm])
+        session = trail.session("s")
+        await session.answer("s:1:1:0", True, by="ana")
+        assert (await session.resume(deployed)).status == "failed"
+        assert (await session.retry(deployed)).output == FileInfo(name="a")
+        events = [record.event for record in await session.history()]
+        changed = [event for event in events if isinstance(event, ExecutionResumed) and event.agent is not None]
+        assert [event.changes for event in changed] == [("system_prompt",)]
+        agents = [event.agent for event in events if isinstance(event, ExecutionStarted | ExecutionResumed)]
+        modes = [agent.output.mode for agent in agents if agent is not None and agent.output is not None]
+        assert modes == [OutputMode.LAST] * 3
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,7 @@ def questions(state: AgentState) -> list[tuple[ToolExecution, Approval]]:
 
 def page_calls(state: AgentState, config: AguiConfig) -> list[ToolExecution]:
     """Return the external calls for whose results the front end is asked."""
-    own = {tool.name for tool in state.execution.external_tools} if state.execution is not None else set[str]()
-    names = own | config.front_end_tools
+    names = {tool.name for tool in state.external_tools} | config.front_end_tools
     return [call for call in state.tool_executions if call.open_deferral is not None and call.name in names]
 
 
