@@ -105,11 +105,10 @@ def _question(stream: str, state: AgentState, call: ToolExecution, since: Mappin
             reason=asked.reason,
         )
     if (deferred := call.open_deferral) is not None and call.effect_id is not None:
-        spec = state.agent.tool(call.name) if state.agent is not None else None
         return ask(
             kind="external",
             id=call.effect_id,
-            schema=spec.external.result if spec is not None and spec.external is not None else None,
+            schema=state.agent.result_schema(call.name) if state.agent is not None else None,
             asked_at=to_datetime(deferred.asked_at),
             expires_at=to_datetime(deferred.expires_at),
             on_expiry="fail_call",

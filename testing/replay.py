@@ -215,7 +215,7 @@ class _Driver:
             case stored.ToolExecutionCompleted(result=result, settled_by=str(by), settled_reason=reason, key=key) if (
                 command.answers
             ):
-                await session.answer(effect_id, result, by=by, reason=reason, key=key)
+                await session.answer(effect_id, instead=result, by=by, reason=reason, key=key)
             case stored.ToolExecutionFailed(error=error, settled_by=str(by), settled_reason=reason, key=key) if (
                 command.answers
             ):

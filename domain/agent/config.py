@@ -75,6 +75,11 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
                 return tool
         return None
 
+    def result_schema(self, name: str) -> dict[str, JsonValue] | None:
+        """Return the schema that the result of an external tool of that name has to fit; None when any JSON does."""
+        tool = self.tool(name)
+        return tool.external.result if tool is not None and tool.external is not None else None
+
     @property
     def models(self) -> tuple[ModelInfo, ...]:
         """The models that it asks in turn."""

@@ -232,24 +232,26 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str,
         error: str | None = None,
+        instead: object = None,
         reason: str | None = None,
         key: str | None = None,
     ) -> RunResult[Any]:
         """Give the result of an external call, or the `error` with which it failed, from any process.
 
+        Where nobody has a result, and that is no failure, the model is told what stands `instead`, whatever the type.
         The run goes on at the next `resume`, or by a worker, after the last open question of the reply was answered;
         `state.open_calls` and the inbox list what is asked. `key` makes it safe to answer again. Raises
         `SessionNotFound`, `CommandRejected` for a result that does not fit the type that its tool declares, and when no
         such call is open: it was answered, has expired, or never was. Raises `NotStorable` for a result that is no
         JSON.
         """
-        if error is not None and result is not None:
-            raise ConfigurationError("an external call is answered with a `result` or an `error`, not with both")
-        said = to_json_value(result, "result")
+        if sum(each is not None for each in (result, error, instead)) > 1:
+            raise ConfigurationError("an external call has a `result`, an `error` or something `instead`, one of them")
+        said = to_json_value(result if instead is None else instead, "result")
         command = AnswerCall(
             effect_id=effect_id, by=by, at=self._env.clock.utc(), result=said, error=error, reason=reason, key=key
         )
-        if error is None:
+        if error is None and instead is None:
             refuse_unfit_result(await self.state(), command)
         telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))

@@ -116,6 +116,25 @@ async def test_a_tool_of_the_agent_that_is_for_pages_is_answered_by_one_in_its_t
         assert (await trail.session("t").state()).steps[0].tool_executions[0].result == {"code": 1}
 
 
+@pytest.mark.parametrize("text", ["42", "null", "tea"])
+async def test_a_text_is_the_result_where_its_type_is_a_text_though_it_looks_like_another_value(text: str) -> None:
+    ask = external_tool("ask", "Ask the user.", {"type": "object"}, result=str)
+    asking = AgentBuilder("desk").with_model(ScriptedModel([call("ask"), "I see."])).with_tools(ask).build()
+    async with trail_of() as trail, front(trail, asking, AguiConfig(front_end_tools=frozenset({"ask"}))) as page:
+        await page.run(user("go"))
+        await page.run(told("call-1", text))
+        assert (await trail.session("t").state()).steps[0].tool_executions[0].result == text
+
+
+async def test_a_new_message_in_place_of_a_result_is_said_also_where_the_result_has_a_type() -> None:
+    async with trail_of() as trail, front(trail, scanner(), AguiConfig(front_end_tools=frozenset({"scan"}))) as page:
+        await page.run(user("scan"))
+        done = await page.run(user("never mind", "m2"))
+        assert ending(done)["result"]["status"] == "completed"
+        state = await trail.session("t").state()
+        assert "The user said something new" in str(state.steps[0].tool_executions[0].result)
+
+
 async def test_a_call_that_the_page_never_answers_expires_and_the_run_goes_on_without_a_request() -> None:
     clock = HandClock()
     config = AguiConfig(tools_expire=60)

@@ -49,6 +49,7 @@ class PickFile(BaseModel):
 
 class FileInfo(BaseModel):
     name: str
+    size: int = 0
 
 
 pick = external_tool("pick_file", "Let the user pick a file.", PickFile, expires=3600, result=FileInfo)
@@ -137,7 +138,7 @@ async def test_an_answer_is_taken_once_and_its_key_makes_it_safe_to_repeat() -> 
             await session.answer("s:1:1:0", {"nome": 1}, by="ana")
         with pytest.raises(NotStorable):
             await session.answer("s:1:1:0", {"name": float("nan")}, by="ana")
-        with pytest.raises(ConfigurationError, match="not with both"):
+        with pytest.raises(ConfigurationError, match="one of them"):
             await session.answer("s:1:1:0", FILE, error="no", by="ana")
         for _ in range(2):
             await session.answer("s:1:1:0", FILE, by="ana", key="k")
@@ -423,7 +424,7 @@ async def test_a_recorded_run_is_driven_again_with_its_answers_in_their_places()
     async with trail_of(clock) as trail:
         await trail.run(agent, "go", session="s", external_tools=[theirs])
         session = trail.session("s")
-        await session.answer("s:1:1:0", FILE, by="ana", reason="here", key="k")
+        await session.answer("s:1:1:0", {**FILE, "size": 3}, by="ana", reason="here", key="k")
         await session.resume(agent)
         await session.answer("s:1:2:1", error="gone", by="ben")
         await session.answer("s:1:2:0", None, by="ben")
@@ -433,8 +434,8 @@ async def test_a_recorded_run_is_driven_again_with_its_answers_in_their_places()
         records = await session.history()
         again = await replay(agent, Recording("s", records))
         assert [event.TYPE for event in again.events] == [record.event.TYPE for record in records]
-        # What is left of the arguments does not fit their type, and somebody was asked about them all the same.
-        hidden = redact(Recording("s", records), ["at_most"])
+        # What is left of the arguments and of a result does not fit its type, and was asked and answered all the same.
+        hidden = redact(Recording("s", records), ["at_most", "size"])
         assert len((await replay(agent, hidden)).events) == len(records)
         failed = [event for event in again.events if isinstance(event, ToolExecutionFailed)]
         assert [(event.settled_by, event.expired) for event in failed] == [("ben", False), (None, True)]

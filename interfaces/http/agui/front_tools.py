@@ -18,6 +18,7 @@ from steptrail.infrastructure.tools.external import ExternalTool, external_tool
 from steptrail.interfaces.http.agui.config import AguiConfig
 from steptrail.interfaces.http.agui.conversation import wire_messages
 from steptrail.interfaces.http.agui.ending import page_calls
+from steptrail.interfaces.python.fitting_results import misfits
 from steptrail.interfaces.python.session import Session
 from steptrail.runtime.agent.agent import AnyAgent
 
@@ -33,11 +34,13 @@ class FrontResult(NamedTuple):
     effect_id: str
     result: JsonValue = None
     error: str | None = None
+    instead: str | None = None
     reason: str | None = None
 
     async def store(self, session: Session, by: str) -> None:
         """Store it. Raises as `Session.answer` does."""
-        await session.answer(self.effect_id, self.result, error=self.error, by=by, reason=self.reason)
+        said = {"error": self.error, "instead": self.instead, "reason": self.reason}
+        await session.answer(self.effect_id, self.result, by=by, **said)
 
 
 def tools_of(given: "RunAgentInput", agent: AnyAgent, config: AguiConfig) -> list[ExternalTool]:
@@ -78,7 +81,7 @@ def left_by_the_user(
     answered = {result.effect_id for result in results}
     for call in _waiting(state, config, now):
         if call.effect_id not in answered:
-            yield FrontResult(call.effect_id or "", _LEFT, reason="a new message came")
+            yield FrontResult(call.effect_id or "", instead=_LEFT, reason="a new message came")
 
 
 def _waiting(state: AgentState, config: AguiConfig, now: int) -> list[ToolExecution]:
@@ -92,9 +95,11 @@ def _result(state: AgentState, call: ToolExecution, message: "ToolMessage") -> F
     effect = call.effect_id or ""
     if message.error is not None:
         return FrontResult(effect, error=message.error or text or "the front end says that it failed")
-    spec = state.agent.tool(call.name) if state.agent is not None else None
+    schema = state.agent.result_schema(call.name) if state.agent is not None else None
     result: JsonValue = text
-    if spec is not None and spec.external is not None and spec.external.result is not None:
-        with suppress(ValueError):  # a text may be what its type wants
+    if schema is not None:
+        with suppress(ValueError):
             result = from_json(text, allow_inf_nan=False)
+            if misfits(schema, result) and not misfits(schema, text):
+                result = text  # it looks like another value, and is the text that its type wants
     return FrontResult(effect, result)
