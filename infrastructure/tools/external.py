@@ -8,7 +8,6 @@ from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ExternalRule, ToolSpec
-from steptrail.infrastructure.extras import from_extra
 from steptrail.infrastructure.tools.execution import unfit
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome
 from steptrail.runtime.kernel.given_code import spec_of_tool
@@ -78,13 +77,11 @@ def external_tool(
     `timeout`. `parameters` is a type with named fields, or a JSON schema of an object. A `result` that is given is the
     type, or the JSON schema, that an answer has to fit. `max_calls` is how many calls of it a run may make.
 
-    Raises `ConfigurationError` for what is no such type, and `MissingExtra` for a `result` without the extra `flow`,
-    whose `jsonschema` checks answers.
+    Raises `ConfigurationError` for what is no such type and for a schema that no answer can be compared with, and
+    `MissingExtra` for a `result` without the extra `flow`, whose `jsonschema` checks answers.
     """
     kind, schema = _read(parameters, f"the parameters of external tool {name!r}")
-    if result is not None:
-        from_extra("jsonschema", "flow", "the type of a result", "jsonschema")
-    fits = None if result is None else _read(result, f"the result of external tool {name!r}")[1]
+    fits = None if result is None else _comparable(result, f"the result of external tool {name!r}")
     try:
         rule = ExternalRule(expires=expires, result=fits)
         spec = ToolSpec(
@@ -99,6 +96,18 @@ def external_tool(
     except InvalidSetting as error:
         raise ConfigurationError(f"external tool {name!r}: {error.problem}") from error
     return ExternalTool(spec=spec, kind=kind)
+
+
+def _comparable(given: object, what: str) -> dict[str, JsonValue]:
+    from steptrail.domain.flow.kinds.port import NodeFault
+    from steptrail.infrastructure.flow.schemas import JsonSchemas
+
+    _, schema = _read(given, what)
+    try:
+        JsonSchemas().problems(schema, None)
+    except NodeFault as fault:
+        raise ConfigurationError(f"{what}: {fault}") from None
+    return schema
 
 
 def _read(given: object, what: str) -> "tuple[StoredType[Any] | None, dict[str, JsonValue]]":

@@ -375,6 +375,8 @@ async def test_the_form_of_a_typed_answer_suits_the_tools_of_the_run_also_after_
         ({"parameters": PickFile, "expires": float("inf")}, "expires"),
         ({"parameters": PickFile, "name": "a b"}, "name"),
         ({"parameters": PickFile, "result": object()}, "the result of external tool"),
+        ({"parameters": PickFile, "result": {"type": "objekt"}}, "the result of external tool 'pick': the schema"),
+        ({"parameters": PickFile, "result": {"pattern": "("}}, "'\\(' is not a 'regex'"),
     ],
 )
 def test_what_is_no_external_tool_is_refused_by_name(wrong: dict[str, Any], match: str) -> None:
