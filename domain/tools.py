@@ -63,11 +63,13 @@ class ExternalRule(Settings, frozen=True, kw_only=True):
     """The tool has no body: somebody outside is asked for the result of each call.
 
     A call that nobody answers within `expires` seconds, at most a century, has failed. The default of 72 hours spans a
-    weekend. `result` is the JSON schema that a result has to fit; None when any JSON does.
+    weekend. `result` is the JSON schema that a result has to fit; None when any JSON does. `of_page` says that a front
+    end has brought the tool, and answers its calls.
     """
 
     expires: PositiveSeconds = 72 * 3600.0
     result: dict[str, JsonValue] | None = None
+    of_page: bool = False
 
 
 class ToolSpec(Settings, frozen=True, kw_only=True):

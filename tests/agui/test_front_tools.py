@@ -103,6 +103,15 @@ async def test_a_page_may_not_answer_a_call_that_another_system_is_asked_for(cla
         assert (await trail.session("t").state()).steps[0].tool_executions[0].result == {"code": 7}
 
 
+async def test_a_page_may_not_answer_a_call_of_a_tool_that_the_service_gave_the_run() -> None:
+    asking = agent(call("scan"), "Scanned.")
+    async with trail_of() as trail, front(trail, asking) as page:
+        await trail.run(asking, "scan", session="t", external_tools=[SCAN])
+        await page.run(told("call-1", '{"code": 1}'))
+        (left,) = (await trail.session("t").state()).open_calls
+        assert left.tool == "scan"
+
+
 async def test_a_tool_of_the_agent_that_is_for_pages_is_answered_by_one_in_its_type() -> None:
     config = AguiConfig(front_end_tools=frozenset({"scan"}))
     tools = [{**LOOK, "name": "scan"}]

@@ -32,7 +32,8 @@ def questions(state: AgentState) -> list[tuple[ToolExecution, Approval]]:
 
 def page_calls(state: AgentState, config: AguiConfig) -> list[ToolExecution]:
     """Return the external calls for whose results the front end is asked."""
-    names = {tool.name for tool in state.external_tools} | config.front_end_tools
+    brought = {tool.name for tool in state.external_tools if tool.external is not None and tool.external.of_page}
+    names = brought | config.front_end_tools
     return [call for call in state.tool_executions if call.open_deferral is not None and call.name in names]
 
 

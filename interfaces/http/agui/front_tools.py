@@ -6,20 +6,22 @@ results as messages. So a result is found by the id under which its call was sho
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from msgspec import structs
 from pydantic_core import from_json
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import ExternalRule
 from steptrail.infrastructure.tools.external import ExternalTool, external_tool
 from steptrail.interfaces.http.agui.config import AguiConfig
 from steptrail.interfaces.http.agui.conversation import wire_messages
 from steptrail.interfaces.http.agui.ending import page_calls
 from steptrail.interfaces.python.fitting_results import misfits
-from steptrail.interfaces.python.session import Session
 from steptrail.runtime.agent.agent import AnyAgent
 
 if TYPE_CHECKING:
@@ -29,18 +31,13 @@ _LEFT = "The user said something new instead of an answer to this call."
 
 
 class FrontResult(NamedTuple):
-    """The answer of a front end to an external call."""
+    """The answer of a front end to an external call, in the words of `Session.answer`."""
 
     effect_id: str
     result: JsonValue = None
     error: str | None = None
     instead: str | None = None
     reason: str | None = None
-
-    async def store(self, session: Session, by: str) -> None:
-        """Store it. Raises as `Session.answer` does."""
-        said = {"error": self.error, "instead": self.instead, "reason": self.reason}
-        await session.answer(self.effect_id, self.result, by=by, **said)
 
 
 def tools_of(given: "RunAgentInput", agent: AnyAgent, config: AguiConfig) -> list[ExternalTool]:
@@ -57,7 +54,9 @@ def _tool(tool: "Tool", config: AguiConfig) -> ExternalTool:
     if not isinstance(parameters, dict):
         raise ConfigurationError(f"the parameters of the tool {tool.name!r} are no JSON schema of an object")
     schema = cast("dict[str, JsonValue]", parameters)
-    return external_tool(tool.name, tool.description, schema, expires=config.tools_expire)
+    made = external_tool(tool.name, tool.description, schema, expires=config.tools_expire)
+    rule = ExternalRule(expires=config.tools_expire, of_page=True)
+    return replace(made, spec=structs.replace(made.spec, external=rule))
 
 
 def results_in(given: "RunAgentInput", state: AgentState, config: AguiConfig, now: int) -> list[FrontResult]:

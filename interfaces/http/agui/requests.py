@@ -107,7 +107,7 @@ async def requested(
             else:
                 await session.deny(each.approval_id, by=caller.name, reason=each.reason)
         for result in results:
-            await result.store(session, caller.name)
+            await session.answer(**result._asdict(), by=caller.name)
         if message is not None:
             await session.post(agent, message, by=caller.name, key=key, external_tools=front_tools)
 
