@@ -26,6 +26,7 @@ from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
 from steptrail.domain.secrets import without_secret_values
+from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
@@ -102,8 +103,12 @@ class AgentExplanation(RunExplanation):
             "spent": camel_fields(self.spent),
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
-            "approvals": [_approval_data(call) for call in self.awaiting_answer if call.open_approval],
-            "externalCalls": [_external_data(call) for call in self.awaiting_answer if call.open_deferral],
+            "approvals": [
+                _approval_data(call, asked) for call in self.awaiting_answer if (asked := call.open_approval)
+            ],
+            "externalCalls": [
+                _question_data(call, call.effect_id) for call in self.awaiting_answer if call.open_deferral
+            ],
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
             "switches": [in_camel_case(switch) for switch in self.state.switches],
@@ -392,28 +397,14 @@ def question_text(state: AgentState, call: ToolExecution) -> str:
     return f"somebody to approve {what}{why}: approval {asked.id}, {expires}"
 
 
-def _external_data(call: ToolExecution) -> dict[str, JsonValue]:
-    return {
-        "id": call.effect_id,
-        "tool": call.name,
-        "arguments": call.arguments,
-        "expiresAt": to_datetime(open_until(call)).isoformat(),
-    }
+def _question_data(call: ToolExecution, name: str | None) -> dict[str, JsonValue]:
+    expires = to_datetime(open_until(call)).isoformat()
+    return {"id": name, "tool": call.name, "arguments": call.arguments, "expiresAt": expires}
 
 
-def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:
-    asked = call.approval
-    if asked is None:
-        return {}
-    return {
-        "id": asked.id,
-        "tool": call.name,
-        "arguments": call.arguments,
-        "digest": asked.digest,
-        "expiresAt": to_datetime(asked.expires_at).isoformat(),
-        "askedBy": asked.asked_by,
-        "reason": asked.reason,
-    }
+def _approval_data(call: ToolExecution, asked: Approval) -> dict[str, JsonValue]:
+    by_whom: dict[str, JsonValue] = {"digest": asked.digest, "askedBy": asked.asked_by, "reason": asked.reason}
+    return {**_question_data(call, asked.id), **by_whom}
 
 
 def _spent(state: AgentState) -> Spent:

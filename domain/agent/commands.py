@@ -80,8 +80,7 @@ class Retry(FromOutside, frozen=True, kw_only=True):
 class Send(FromOutside, frozen=True, kw_only=True):
     """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same.
 
-    `external_tools`, and the `agent` as it begins a run with them, are for an execution that begins with the message;
-    an open one keeps its own. Without an `agent` it is the one that runs.
+    `external_tools` are for an execution that begins with the message; an open one keeps its own.
     """
 
     DOING = "send to"
@@ -90,7 +89,6 @@ class Send(FromOutside, frozen=True, kw_only=True):
     key: str | None = None
     context: JsonValue = None
     external_tools: tuple[ToolSpec, ...] = ()
-    agent: AgentSnapshot | None = None
 
 
 class Resume(FromOutside, frozen=True, kw_only=True):

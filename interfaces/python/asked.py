@@ -12,7 +12,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.given import a_context, a_history, a_message, for_run_with
+from steptrail.runtime.agent.given import a_context, a_history, a_message, for_one_run
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.kernel.ids import session_or_unnamed
 
@@ -53,11 +53,11 @@ class Asked(NamedTuple):
             if getattr(self, name):
                 raise ConfigurationError(f"an agent is run without `{name}`: that is for workflows")
         history = a_history(self.history)
-        snapshot, external = for_run_with(agent, self.external_tools)
+        external = for_one_run(agent, self.external_tools)
         make = partial(
             Start,
             input=said,
-            agent=snapshot,
+            agent=agent.snapshot_beside(external),
             worker=worker,
             by=self.by,
             key=self.key,

@@ -21,7 +21,7 @@ from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_message, for_run_with
+from steptrail.runtime.agent.given import a_context, a_message, for_one_run
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
@@ -301,12 +301,5 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
 def _sent(
     agent: AnyAgent, text: str | Message, by: str, key: str | None, context: object, tools: Sequence[ExternalTool]
 ) -> Send:
-    said, (snapshot, external) = a_message(text), for_run_with(agent, tools)
-    return Send(
-        messages=(said,),
-        by=by,
-        key=key,
-        context=a_context(agent, context),
-        external_tools=external,
-        agent=snapshot if external else None,
-    )
+    said, external = a_message(text), for_one_run(agent, tools)
+    return Send(messages=(said,), by=by, key=key, context=a_context(agent, context), external_tools=external)

@@ -76,38 +76,25 @@ def close_step(run: RunMemory, moment: RunMoment) -> None:
             count_failure(run, call.row, moment)
 
 
-@CALL_HANDLERS.of(stored.ToolExecutionStarted)
-def _started(run: RunMemory, event: stored.ToolExecutionStarted, moment: RunMoment) -> None:
-    if (call := move_call(run, event.position, event, moment)) is None:
-        return
-    if event.attempt == 1:
-        run.tool_calls += 1
-    if call.ended is not None:
-        _put_attempt(run, call, moment)
-        run.retries += call.ended["status"] != SUSPENDED
-    call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
-    kind = run.kinds_below.get(call.tool)
-    call.row.update(
-        _NO_OUTCOME,
-        effect=event.effect.value,
-        effect_id=plain(event.effect_id),
-        attempts=event.attempt,
-        started_at=moment.at,
-        child=None if kind is None else f"{kind}:{session_for_call(event.effect_id)}",
-    )
-
-
-@CALL_HANDLERS.of(stored.ToolCallDeferred)
-def _deferred(run: RunMemory, event: stored.ToolCallDeferred, moment: RunMoment) -> None:
+def _started(run: RunMemory, event: stored.ToolExecutionStarted | stored.ToolCallDeferred, moment: RunMoment) -> None:
     if (call := move_call(run, event.position, event, moment)) is None:
         return
     if not call.attempt:
         run.tool_calls += 1
     if call.ended is not None:
         _put_attempt(run, call, moment)
+        run.retries += call.ended["status"] != SUSPENDED
     call.attempt, call.try_version, call.ended = call.attempt + 1, moment.version, None
     effect = plain(event.effect_id)
     call.row.update(_NO_OUTCOME, effect_id=effect, attempts=call.attempt, started_at=moment.at)
+    if isinstance(event, stored.ToolExecutionStarted):
+        kind = run.kinds_below.get(call.tool)
+        child = None if kind is None else f"{kind}:{session_for_call(event.effect_id)}"
+        call.row.update(effect=event.effect.value, child=child)
+
+
+CALL_HANDLERS.of(stored.ToolExecutionStarted)(_started)
+CALL_HANDLERS.of(stored.ToolCallDeferred)(_started)
 
 
 def _put_attempt(run: RunMemory, call: CallMemory, moment: RunMoment) -> None:

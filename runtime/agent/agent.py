@@ -128,7 +128,7 @@ class Agent(Generic[OutputT_co, ContextT]):
                 limits=self.limits,
                 error_policy=self.error_policy,
                 criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
-                output=self._output_for(self.model, self.tools),
+                output=self._output(self.model, self.tools),
                 context=self.context.spec if self.context is not None else None,
                 resources=name_of(self.resources) if self.resources is not None else None,
                 fallback=self._fallback(self.tools),
@@ -159,16 +159,13 @@ class Agent(Generic[OutputT_co, ContextT]):
         if not external:
             return self.snapshot
         names = {*self.tools, *(tool.name for tool in external)}
-        return structs.replace(
-            self.snapshot, output=self._output_for(self.model, names), fallback=self._fallback(names)
-        )
+        return structs.replace(self.snapshot, output=self._output(self.model, names), fallback=self._fallback(names))
 
-    def _output_for(self, model: ModelDriver, tools: Collection[str]) -> OutputSpec | None:
+    def _output(self, model: ModelDriver, tools: Collection[str]) -> OutputSpec | None:
         return self.output.spec(self.name, model, tools) if self.output is not None else None
 
     def _fallback(self, tools: Collection[str]) -> FallbackSpec | None:
-        outputs = ((each.describe(), self._output_for(each, tools)) for each in self.fallback)
-        models = tuple(FallbackModel(model=model, output=output) for model, output in outputs)
+        models = tuple(FallbackModel(model=each.describe(), output=self._output(each, tools)) for each in self.fallback)
         return FallbackSpec(models=models, on=self.switches_on, after=self.switches_after) if models else None
 
     @property

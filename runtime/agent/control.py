@@ -362,7 +362,7 @@ def _beginning(agent: AnyAgent, told: Send, metadata: dict[str, JsonValue], work
     """Return the command that says a message in a session at rest."""
     return Start(
         input=told.messages[0],
-        agent=agent.snapshot if told.agent is None else told.agent,
+        agent=agent.snapshot_beside(told.external_tools),
         worker=worker,
         by=told.by,
         key=told.key,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
@@ -38,8 +37,8 @@ def a_history(given: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(a_kind_of(Message, each, "a message of the history") for each in a_row(given, "history"))
 
 
-def for_run_with(agent: AnyAgent, given: Iterable[RunnableTool]) -> tuple[AgentSnapshot, tuple[ToolSpec, ...]]:
-    """Return an agent as it begins a run with external tools beside its own, and these tools.
+def for_one_run(agent: AnyAgent, given: Iterable[RunnableTool]) -> tuple[ToolSpec, ...]:
+    """Return the external tools with which an agent is to begin a run, beside its own.
 
     Raises `ConfigurationError` for what is no external tool, and for a name that is taken.
     """
@@ -51,7 +50,7 @@ def for_run_with(agent: AnyAgent, given: Iterable[RunnableTool]) -> tuple[AgentS
         if spec.name in names:
             raise ConfigurationError(f"agent {agent.name!r} would have two tools named {spec.name!r} in this run")
         names.add(spec.name)
-    return agent.snapshot_beside(specs), specs
+    return specs
 
 
 def a_context(agent: AnyAgent, given: object) -> JsonValue:
