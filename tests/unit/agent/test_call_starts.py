@@ -25,7 +25,7 @@ def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
 def comes_to(scenario: AgentScenario, *positions: int, cut_by: CutBy | None = None) -> list[str]:
     """Return what becomes of each start, in words."""
     words: list[str] = []
-    for event in start_calls(scenario.state, positions, cut_by=cut_by, now=0, unfit=lambda _: None):
+    for event in start_calls(scenario.state, positions, cut_by=cut_by, now=int, unfit=lambda _: None):
         match event:
             case ToolExecutionStarted(attempt=attempt):
                 words.append(f"started {attempt}")
@@ -41,7 +41,7 @@ def comes_to(scenario: AgentScenario, *positions: int, cut_by: CutBy | None = No
 def test_a_start_says_tool_effect_attempt_and_the_digest_of_its_arguments() -> None:
     scenario = asking_for("look", "look")
     (_, second) = scenario.state.tool_executions
-    assert start_calls(scenario.state, (1,), cut_by=None, now=0, unfit=lambda _: None) == (
+    assert start_calls(scenario.state, (1,), cut_by=None, now=int, unfit=lambda _: None) == (
         ToolExecutionStarted(
             position=1,
             call_id="call-1",
@@ -100,5 +100,5 @@ def test_a_start_looks_at_the_arguments_of_what_starts_alone(monkeypatch: pytest
         again = structs.replace(FIRST, position=position, arguments_digest=digest_of({"n": position}))
         scenario = scenario.and_(again, cut_off(position, Then.RERUN))
     monkeypatch.setattr("steptrail.domain.agent.step.digest_of", noted)
-    assert len(start_calls(scenario.state, (7,), cut_by=None, now=0, unfit=lambda _: None)) == 1
+    assert len(start_calls(scenario.state, (7,), cut_by=None, now=int, unfit=lambda _: None)) == 1
     assert len(looked) < 5

@@ -54,7 +54,7 @@ def scheduled(scenario: AgentScenario, seconds: int, *, position: int = 0, failu
 
 
 def starts_of(scenario: AgentScenario, *positions: int) -> tuple[AgentEvent, ...]:
-    return start_calls(scenario.state, positions, cut_by=None, now=0, unfit=lambda _: None)
+    return start_calls(scenario.state, positions, cut_by=None, now=int, unfit=lambda _: None)
 
 
 def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_again() -> None:
