@@ -12,6 +12,7 @@ from steptrail.domain.agent.events import (
     StepCompleted,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallDeferred,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -73,7 +74,7 @@ def test_everything_that_ends_is_told_of_as_often_as_it_ended(life: Life) -> Non
     heard = Counter(type(event) for event in told)
     assert sum(isinstance(event, AgentExecutionEnded) for event in told) == happened[ExecutionFinished]
     assert heard[AgentStepCompleted] == happened[StepCompleted]
-    assert heard[ToolCallStarted] == happened[ToolExecutionStarted]
+    assert heard[ToolCallStarted] == happened[ToolExecutionStarted] + happened[ToolCallDeferred]
     assert heard[CallCancelled] == happened[ToolCallCancelled]
     assert heard[CallBlocked] == happened[ToolCallBlocked]
     for event in told:
