@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.effects import Compact
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -36,7 +37,9 @@ from steptrail.domain.agent.events import (
     WaitEnded,
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.shortened import Shortened
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
@@ -81,7 +84,10 @@ class Command:
 
 @dataclass(kw_only=True)
 class RecordedEffect(Generic[EndT]):
-    """One try of a call. `ended_at` is an instant; an effect that the recording leaves open has none, and no end."""
+    """One try of a call. `ended_at` is an instant; an effect that the recording leaves open has none, and no end.
+
+    `left_by` says why it has none.
+    """
 
     version: int
     end: EndT | None = None
@@ -89,12 +95,13 @@ class RecordedEffect(Generic[EndT]):
     commands: list[Command] = field(default_factory=list[Command])
     ended_before_the_cut: int = 0
     """How many tool calls had ended by themselves when a crash or its caller cut it off: they do so again first."""
+    left_by: str = "crash"
 
     @property
     def was_cut_by(self) -> str | None:
         """The reason why it was cut off; None for an effect that came to its end."""
         if self.end is None:
-            return "crash"
+            return self.left_by
         return self.end.reason if isinstance(self.end, InferenceInterrupted | ToolExecutionInterrupted) else None
 
 
@@ -118,6 +125,13 @@ class RecordedCall(RecordedEffect[ToolEnd]):
     effect_id: str
 
 
+@dataclass(kw_only=True)
+class RecordedSummary(RecordedEffect[ConversationCompacted]):
+    """One try of a summary: `number` counts the summaries before. No event says that it began, so it did when due."""
+
+    number: int
+
+
 def ended_by_itself(event: AgentEvent) -> bool:
     """Tell whether a tool call came to an end that nobody else gave it."""
     if isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
@@ -137,6 +151,7 @@ class RecordedRun:
     def __init__(self, recording: Recording, *, is_driven: bool = False) -> None:
         self.inferences: list[RecordedInference] = []
         self.calls: list[RecordedCall] = []
+        self.summaries: list[RecordedSummary] = []
         self.commands: list[Command] = []
         self.obstacles: list[str] = []
         self.history: tuple[Message, ...] = ()
@@ -146,6 +161,7 @@ class RecordedRun:
             for index, request, digest in recorded_requests(recording.session, recording.records)
         }
         self._inference: RecordedInference | None = None
+        self._summary: RecordedSummary | None = None
         self._running: dict[int, RecordedCall] = {}
         self._crashed: dict[int, RecordedCall] = {}
         self._ended = 0
@@ -153,12 +169,33 @@ class RecordedRun:
         self._has_been_cancelled = False
         state = initial(recording.session)
         for index, record in enumerate(recording.records):
+            self._take_summary(record, state)
             self._take(index, record, state)
             state = evolve_all(state, (record,))
 
     @property
     def _in_flight(self) -> Sequence[RecordedEffect[Any]]:
-        return ([self._inference] if self._inference is not None else []) + [*self._running.values()]
+        alone = [effect for effect in (self._inference, self._summary) if effect is not None]
+        return [*alone, *self._running.values()]
+
+    def _take_summary(self, record: Recorded[AgentEvent], state: AgentState) -> None:
+        """Take in that a summary was due before `record`, or that the one in flight is over with it."""
+        event, due = record.event, next_effects(state, record.at)
+        if self._summary is None and any(isinstance(each, Compact) and each.plan.summarises for each in due):
+            number = (state.fold.shortened or Shortened()).asked
+            self._summary = RecordedSummary(version=record.version, number=number)
+            self.summaries.append(self._summary)
+            self._is_fresh = False
+        if self._summary is None or isinstance(event, _COMMANDS):
+            return
+        if isinstance(event, ConversationCompacted):
+            self._summary.end, self._summary.ended_at = event, record.at
+        elif any(isinstance(command.event, StopRequested) for command in self._summary.commands):
+            self._summary.left_by = "stop"
+        elif self._summary.left_by == "crash":  # nobody cut it off, so it was never begun
+            self.summaries.pop()
+            self._obstacle(record, "what it follows from came between two effects")
+        self._summary = None
 
     def _take(self, index: int, record: Recorded[AgentEvent], state: AgentState) -> None:
         event, at = record.event, record.at
@@ -198,7 +235,7 @@ class RecordedRun:
                 self._obstacle(record, "a worker that had lost the session reported late")
             case SessionForked():
                 if self._is_driven:
-                    self.inferences, self.calls, self.obstacles, self._ended = [], [], [], 0
+                    self.inferences, self.calls, self.summaries, self.obstacles, self._ended = [], [], [], [], 0
                 self.commands = [Command(record.version, at, event)]
             case WaitEnded(reason="rerun" | "tell") if event.is_verdict:
                 parked = next((call for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
@@ -236,7 +273,8 @@ class RecordedRun:
         in_flight = self._in_flight
         for effect in in_flight:
             effect.ended_before_the_cut = self._ended
-        self._crashed, self._running, self._inference = {**self._crashed, **self._running}, {}, None
+        self._crashed, self._running = {**self._crashed, **self._running}, {}
+        self._inference = self._summary = None
         said = self.commands[-1] if self.commands else None
         if said is not None and self._is_fresh and isinstance(said.event, MessagesAppended):
             # To say something to a session at rest, and not only to post it, is to resume it.
@@ -274,7 +312,9 @@ class RecordedRun:
         return bool(self.commands) and isinstance(self.commands[-1].event, ExecutionResumed)
 
     def _cancelled(self, record: Recorded[AgentEvent]) -> None:
-        if not self._has_been_cancelled:
+        if self._summary is not None:
+            self._summary.left_by = "cancelled"
+        elif not self._has_been_cancelled:
             self._obstacle(record, "its caller was cancelled between two effects")
         self._has_been_cancelled = False
 

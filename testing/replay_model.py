@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, Protocol, get_args
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar, get_args
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
 from steptrail.domain.errors import ConfigurationError
@@ -17,6 +17,7 @@ from steptrail.testing.difference import difference_of_requests
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedEffect, RecordedInference, RecordedRun
 
+EffectT = TypeVar("EffectT", bound=RecordedEffect[Any])
 Match = Literal["strict", "structural"]
 """How a request is held against the recorded one: by its digest, or by its shape."""
 
@@ -101,8 +102,7 @@ class ReplayModel:
                 f"the recording of session {self._session!r} has {count} model call{'s' if count != 1 else ''}, and "
                 f"call {request.call_index + 1} came: the run went on where the recorded one stopped"
             )
-        # Without somebody who lets the process die where it died, only the try that came to an end can be answered.
-        return tries.pop(0) if self._live is not None and len(tries) > 1 else tries[-1]
+        return next_try(tries, is_driven=self._live is not None)
 
     def _compare(self, recorded: RecordedInference, request: ModelRequest) -> None:
         if self._match == "strict" and self._requests.digest(request) == recorded.digest:
@@ -111,6 +111,14 @@ class ReplayModel:
         if found is not None:
             place = f"model call {recorded.index + 1} (step {recorded.step}) of session {self._session!r}"
             raise ReplayMismatch(f"{place} is not what was recorded. First difference: {found}")
+
+
+def next_try(tries: list[EffectT], *, is_driven: bool) -> EffectT:
+    """Return the try that is played back now.
+
+    Without somebody who lets the process die where it died, only the one that came to an end can be answered.
+    """
+    return tries.pop(0) if is_driven and len(tries) > 1 else tries[-1]
 
 
 async def until_cut(effect: RecordedEffect[Any], what: str, *, is_driven: bool) -> NoReturn:

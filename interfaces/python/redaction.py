@@ -46,9 +46,10 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
     So also in contexts, and in the conversation that a session began with. Case does not count. A text in them, and an
-    answer, is looked into when it is JSON. Prompts, instructions, errors, metadata and data that only a provider can
-    read stay as they are: look at those yourself before you share a recording. Raises `ConfigurationError` for a text
-    in the place of the keys, which would redact its letters, and for a key that is no text.
+    answer, is looked into when it is JSON. Prompts, instructions, summaries, errors, metadata and data that only a
+    provider can read stay as they are: look at those yourself before you share a recording. Raises
+    `ConfigurationError` for a text in the place of the keys, which would redact its letters, and for a key that is no
+    text.
     """
     if not (keys := a_row(keys, "`keys` to redact")):
         return recording

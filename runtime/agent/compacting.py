@@ -39,8 +39,9 @@ class Compacting:
         recorded, timeout = execution.agent, within(due.deadline, state.as_of)
         above = setting.clear_results_above
         shown = [without_long_results(each, above) for each in shown_before(fold, due.plan.cut, recorded)]
-        index = fold.inferences if setting.summarizer is None else (fold.shortened or Shortened()).asked
-        asked = SummaryRequest(tuple(shown), self._agent.models[execution.switched], index, timeout)
+        number = (fold.shortened or Shortened()).asked
+        index = fold.inferences if setting.summarizer is None else number
+        asked = SummaryRequest(tuple(shown), self._agent.models[execution.switched], index, timeout, number)
         limit, began = TimeBound(timeout), self._journal.now()
         by = setting.model or asked.model
         name = function_name(setting.summarizer) if callable(setting.summarizer) else by.describe().model

@@ -42,12 +42,16 @@ class Summary(NamedTuple):
 
 
 class SummaryRequest(NamedTuple):
-    """A wish for a summary. `model` is that of the run, and `call_index` counts the calls of the model before."""
+    """A wish for a summary. `model` is that of the run, and `call_index` counts the calls of the model before.
+
+    `number` counts the summaries of the session that were asked for before.
+    """
 
     messages: Sequence[Message]
     model: ModelDriver
     call_index: int
     timeout: float | None
+    number: int
 
 
 @dataclass(frozen=True, kw_only=True)
