@@ -9,13 +9,15 @@ _WORDS = (
     "prompt is too long",
     "input is too long",
     "maximum context length",
+    "maximum prompt length",
+    "exceed context limit",
     "context length exceeded",
     "exceeds the context window",
     "exceed context window",
     "exceeds the available context size",
     "exceeds the maximum number of tokens",
 )
-"""The words of providers that give this error no code of its own, such as Anthropic, Bedrock, Gemini and vLLM."""
+"""The words of providers that give this error no code of its own, such as Anthropic, Bedrock, Gemini, xAI and vLLM."""
 
 
 def is_too_long(error: ErrorInfo) -> bool:

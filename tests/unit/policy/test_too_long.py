@@ -26,6 +26,8 @@ def error(
         error(name="anthropic:RequestTooLargeError", status=413),
         error("prompt is too long: 213462 tokens > 200000 maximum"),
         error("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."),
+        error("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length"),
+        error("This model's maximum prompt length is 131072 but the request contains 140000 tokens."),
         error("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
         error("Requested tokens (1500) exceed context window of 1024", status=None, name="builtins:ValueError"),
         error("Input is too long for requested model."),
