@@ -3,18 +3,17 @@
 The cut is before a reply of the model, so a call and its result are on the same side of it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ConversationCompacted
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
 from steptrail.domain.agent.request_view import shown_before
-from steptrail.domain.agent.shortened import Shortened, without_long_results
+from steptrail.domain.agent.shortened import Shortened, size_of, without_long_results
 from steptrail.domain.failures import ErrorInfo
-from steptrail.domain.messages import Message
+from steptrail.domain.files import with_newest_files
 from steptrail.domain.policy.compaction import MOST_IN_A_ROW, CompactionSpec
 from steptrail.domain.policy.too_long import is_too_long
 from steptrail.domain.usage import BilledUsage
@@ -64,14 +63,17 @@ def _plan_that_keeps(steps: int, fold: SessionFold, agent: AgentSnapshot, spec: 
     before = fold.shortened or Shortened()
     cut = max(_cut(fold, steps), before.through)
     kept = tuple(place for place in _to_keep(fold, before) if place < cut and place not in fold.withdrawn)
-    shown = list(shown_before(fold, cut, agent))
+    shown, rest = list(shown_before(fold, cut, agent)), fold.messages[cut:]
+    if agent.media_window is not None:
+        said = with_newest_files([*shown, *rest], agent.media_window)
+        shown, rest = said[: len(shown)], said[len(shown) :]
     cleared = [without_long_results(message, spec.clear_results_above) for message in shown]
     calls = sum(new is not old for new, old in zip(cleared, shown, strict=True))
     may_summarise = len(shown) - len(before.head) > len(kept)
     if not calls and not may_summarise:
         return None
-    whole = _size(shown) + _size(fold.messages[cut:])
-    tokens = max(fold.context_tokens, spec.mark) * (whole - _size(shown) + _size(cleared)) / whole
+    whole, left = sum(map(size_of, [*shown, *rest])), sum(map(size_of, [*cleared, *rest]))
+    tokens = max(fold.context_tokens, spec.mark) * left / whole
     # Only half of the mark leaves room for more steps: what is just below it would be compacted again soon.
     is_enough = bool(calls) and fold.context_tokens > 0 and tokens <= spec.mark / 2
     return Plan(cut, kept, calls, summarises=may_summarise and not is_enough)
@@ -99,10 +101,6 @@ def _to_keep(fold: SessionFold, before: Shortened) -> Sequence[int]:
     since = range(len(fold.messages) - 1, max(fold.input_at, before.through) - 1, -1)
     said = (at for at in since if fold.messages[at].is_user() and not fold.origins[at].output)
     return sorted({fold.input_at, next(said, max(before.kept, default=fold.input_at))})
-
-
-def _size(messages: Iterable[Message]) -> int:
-    return sum(len(msgspec.json.encode(message)) for message in messages)
 
 
 def compacted(

@@ -1,10 +1,13 @@
 """A conversation that was compacted: the part of it that requests show, and how the newest compaction went."""
 
+import msgspec
 from msgspec import Struct, structs
 
-from steptrail.domain.messages import Message, ToolResultPart
+from steptrail.domain.messages import FilePart, Message, ToolResultPart
 from steptrail.domain.shared.run import after_step
 
+_MOST_OF_AN_IMAGE = 6_000
+"""The characters of a text that takes about as many tokens as an image does, however many bytes that has."""
 _HEAD = "The conversation so far is left out here. This is its summary:"
 
 
@@ -45,19 +48,34 @@ class Compacted(Struct, frozen=True):
 
 
 def without_long_results(message: Message, above: int) -> Message:
-    """Return the message with a note in place of each result of a tool that has more than `above` characters."""
+    """Return the message with a note in place of each result of a tool that has more than `above` characters.
+
+    The files of a result go with it, and count as text.
+    """
     if not message.is_tool():
         return message
     parts = tuple(
-        structs.replace(part, text=_note(part)) if isinstance(part, ToolResultPart) and _is_long(part, above) else part
+        structs.replace(part, text=_note(part), files=())
+        if isinstance(part, ToolResultPart) and _is_long(part, above)
+        else part
         for part in message.parts
     )
     return message if parts == message.parts else structs.replace(message, parts=parts)
 
 
+def size_of(message: Message) -> int:
+    """Return how much there is to read of a message, in bytes of text."""
+    return len(msgspec.json.encode(message)) + sum(map(_size_of_file, message.files))
+
+
+def _size_of_file(part: FilePart) -> int:
+    return min(part.size, _MOST_OF_AN_IMAGE) if part.mime_type.startswith("image/") else part.size
+
+
 def _is_long(part: ToolResultPart, above: int) -> bool:
-    return len(part.text) > max(above, len(_note(part)))
+    return len(part.text) + sum(map(_size_of_file, part.files)) > max(above, len(_note(part)))
 
 
 def _note(part: ToolResultPart) -> str:
-    return f"[result of {part.name}, {len(part.text):,} characters, left out]"
+    shown = (f"{len(part.text):,} characters", *(file.placeholder[1:-1] for file in part.files))
+    return f"[result of {part.name}, {', '.join(shown)}, left out]"

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from steptrail.domain.agent.shortened import size_of
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
@@ -137,6 +138,6 @@ def _checked(text: str, usage: BilledUsage | None, asked: SummaryRequest) -> Sum
     summary = unicode_text(text.strip())
     if not summary:
         return Summary(None, usage, "the summary is empty")
-    if len(summary) >= sum(len(str(part)) for message in asked.messages for part in message.parts):
+    if len(summary.encode()) >= sum(map(size_of, asked.messages)):
         return Summary(None, usage, "the summary is longer than what it stands for")
     return Summary(summary, usage)

@@ -19,6 +19,7 @@ from steptrail.domain.usage import Usage
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import HookState
 from steptrail.interfaces.python.loading import close_models
+from steptrail.messages import Image
 from steptrail.runtime.agent.request import Requests, recorded_requests
 from steptrail.testing import Recording, Reply, ScriptedModel, calls, replay, say
 from tests.properties.pairs import unpaired
@@ -241,6 +242,18 @@ async def test_a_function_may_give_the_reply_of_a_model_which_is_billed() -> Non
     event = ran.one(ConversationCompacted)
     assert (event.summary, event.by) == ("5 messages", "tests.runner.test_compaction.awaited")
     assert [each.asked_for for each in ran.result.state.model_usage] == ["scripted", event.by]
+
+
+async def test_a_summary_of_images_may_be_longer_than_the_words_beside_them() -> None:
+    @tool(effect=ToolEffect.READ)
+    def picture(n: int) -> Image:
+        """Look at a picture."""
+        return Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes([n]) * 9_000, "image/png")
+
+    looks = [calls(("picture", {"n": n}), usage=Usage(input=300 * (n + 1))) for n in range(3)]
+    builder = reader(*looks, "Done.", keep_steps=1, summarizer=lambda messages: "A cup. " * 100 * len(messages))
+    ran = await run(builder.with_tools(picture).build())
+    assert (ran.one(ConversationCompacted).problem, ran.result.output) == (None, "Done.")
 
 
 async def test_another_model_writes_each_summary_and_is_closed_with_the_agent() -> None:

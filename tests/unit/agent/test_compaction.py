@@ -18,6 +18,7 @@ from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.commands import Pause
+from steptrail.domain.messages import FilePart
 from steptrail.domain.policy.compaction import CompactionSpec
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.testing.scenario import given
@@ -102,6 +103,23 @@ def test_results_that_are_enough_go_without_a_summary_in_the_next_decision() -> 
     due = effect_after(*events)
     assert isinstance(due, Compact)
     assert (due.plan.cleared_calls, due.plan.summarises) == (1, False)
+
+
+@pytest.mark.parametrize(("window", "cleared", "summarises"), [(None, 1, False), (1, 1, False), (0, 0, True)])
+def test_an_image_that_a_model_is_shown_counts_as_a_long_text_and_goes_with_its_result(
+    window: int | None, cleared: int, summarises: bool
+) -> None:
+    image = FilePart(digest="0" * 64, mime_type="image/png", size=900_000)
+    (*first, result, end) = a_step(1, result="[image/png, 900 kB]")
+    drew = structs.replace(result, files=(image,))
+    events = (*opened(structs.replace(AGENT, media_window=window)), *first, drew, end, *a_step(2, 80), decided(2))
+    due = effect_after(*events)
+    assert isinstance(due, Compact)
+    assert (due.plan.cleared_calls, due.plan.summarises) == (cleared, summarises)
+    without = structs.replace(SUMMARY, through_message=0, kept=(), summary=None, by=None)
+    after = given(*events, without).state.request_messages
+    (note,) = [message for piece in after for message in piece if message.is_tool()][:1]
+    assert (note.text, note.files) == ("[result of look, 19 characters, image/png, 900 kB, left out]", ())
 
 
 def test_a_request_shows_the_summary_the_input_and_what_follows() -> None:
