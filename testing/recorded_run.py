@@ -39,7 +39,6 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.shortened import Shortened
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
@@ -182,7 +181,7 @@ class RecordedRun:
         """Take in that a summary was due before `record`, or that the one in flight is over with it."""
         event, due = record.event, next_effects(state, record.at)
         if self._summary is None and any(isinstance(each, Compact) and each.plan.summarises for each in due):
-            number = (state.fold.shortened or Shortened()).asked
+            number = state.fold.shortened.asked
             self._summary = RecordedSummary(version=record.version, number=number)
             self.summaries.append(self._summary)
             self._is_fresh = False

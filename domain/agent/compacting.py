@@ -60,7 +60,7 @@ def _plan(fold: SessionFold, execution: ExecutionFold, spec: CompactionSpec) -> 
 
 
 def _plan_that_keeps(steps: int, fold: SessionFold, agent: AgentSnapshot, spec: CompactionSpec) -> Plan | None:
-    before = fold.shortened or Shortened()
+    before = fold.shortened
     cut = max(_cut(fold, steps), before.through)
     kept = tuple(place for place in _to_keep(fold, before) if place < cut and place not in fold.withdrawn)
     shown, rest = list(shown_before(fold, cut, agent)), fold.messages[cut:]
@@ -116,7 +116,7 @@ def compacted(
     duration_seconds: float = 0.0,
 ) -> ConversationCompacted:
     """Return the event of a compaction by `plan`. Without a new summary it only leaves out long results."""
-    before, spec = fold.shortened or Shortened(), execution.agent.compaction
+    before, spec = fold.shortened, execution.agent.compaction
     return ConversationCompacted(
         through_step=len(execution.steps),
         through_message=before.through if summary is None else plan.cut,

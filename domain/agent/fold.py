@@ -140,7 +140,7 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
     models_before: tuple[ModelUsage, ...] = ()
     withdrawn: tuple[int, ...] = ()
     instructions: dict[str, str] = {}
-    shortened: Shortened | None = None
+    shortened: Shortened = Shortened()
     context_tokens: int = 0
     step: StepFold | None = None
 

@@ -12,7 +12,7 @@ COMPACTION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 @COMPACTION_HANDLERS.of(stored.ConversationCompacted)
 def _compacted(fold: SessionFold, event: stored.ConversationCompacted, at: int) -> None:
-    before, asked, most = fold.shortened or Shortened(), event.by is not None, len(fold.messages)
+    before, asked, most = fold.shortened, event.by is not None, len(fold.messages)
     # The fold is total: a place behind the last message is none.
     fold.shortened = Shortened(
         through=min(event.through_message, most),

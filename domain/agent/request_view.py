@@ -11,12 +11,8 @@ from steptrail.domain.output import OutputMode
 
 def rest_begins_at(fold: SessionFold, agent: AgentSnapshot) -> int:
     """Return the place from which on each message is shown as it is."""
-    places = [place + 1 for place in fold.withdrawn]
-    if not agent.earlier_tool_traces:
-        places.append(fold.input_at)
-    if (cut := fold.shortened) is not None:
-        places += (cut.through, cut.cleared_through)
-    return max(places, default=0)
+    cut, input_at = fold.shortened, 0 if agent.earlier_tool_traces else fold.input_at
+    return max(cut.through, cut.cleared_through, input_at, *(place + 1 for place in fold.withdrawn))
 
 
 def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[Message]:
@@ -26,13 +22,11 @@ def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[
     its result, whatever the form of answers is now. In a history that was given it is one that calls nothing but
     answers of the present form.
     """
-    cut, places, cleared = fold.shortened, list(range(end)), 0
-    if cut is not None:
-        yield from cut.head
-        places, cleared = [*cut.kept, *range(cut.through, end)], cut.cleared_through
+    cut = fold.shortened
+    yield from cut.head
     hidden_before = 0 if agent.earlier_tool_traces else fold.input_at
     answers, is_answer = _name_of_answers(agent), False
-    for place in places:
+    for place in (*cut.kept, *range(cut.through, end)):
         message = fold.messages[place]
         if place < hidden_before:
             calls = message.tool_calls
@@ -42,7 +36,7 @@ def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[
             if (message.is_tool() or calls) and not is_answer:
                 continue
         if place not in fold.withdrawn:
-            yield message if cut is None or place >= cleared else without_long_results(message, cut.cleared_above)
+            yield message if place >= cut.cleared_through else without_long_results(message, cut.cleared_above)
 
 
 def _name_of_answers(agent: AgentSnapshot) -> str | None:

@@ -83,20 +83,15 @@ class AgentState(StreamState[SessionFold]):
 
     @property
     def request_messages(self) -> Sequence[Sequence[Message]]:
-        """The conversation as it is shown to a model, in pieces: without answers that were given up for a retry.
+        """The conversation as it is shown to a model, in pieces: what is shown otherwise than it is stored, the rest.
 
-        Of one that was compacted: the summary, what is kept beside it, and what follows.
+        Answers that were given up for a retry are left out, and so are earlier calls and results where the agent says
+        so. Of a conversation that was compacted it is the summary, what is kept beside it, and what follows.
         """
-        messages, pieces, start = self.messages, list[Sequence[Message]](), 0
-        if self._fold.shortened is not None and (execution := self._fold.execution) is not None:
-            start = rest_begins_at(self._fold, execution.agent)
-            return (tuple(shown_before(self._fold, start, execution.agent)), messages[start:])
-        if not self._fold.withdrawn:
-            return (messages,)
-        for place in sorted(self._fold.withdrawn):
-            pieces.append(messages[start:place])
-            start = place + 1
-        return (*pieces, messages[start:])
+        fold, execution = self._fold, self._fold.execution
+        if execution is None or not (start := rest_begins_at(fold, execution.agent)):
+            return (fold.messages,)
+        return (tuple(shown_before(fold, start, execution.agent)), fold.messages[start:])
 
     @property
     def message_origins(self) -> Sequence[MessageOrigin]:

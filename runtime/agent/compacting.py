@@ -6,7 +6,7 @@ from steptrail.domain.agent.compacting import compacted
 from steptrail.domain.agent.effects import Compact
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.request_view import shown_before
-from steptrail.domain.agent.shortened import Shortened, without_long_results
+from steptrail.domain.agent.shortened import without_long_results
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -39,7 +39,7 @@ class Compacting:
         recorded, timeout = execution.agent, within(due.deadline, state.as_of)
         above = setting.clear_results_above
         shown = [without_long_results(each, above) for each in shown_before(fold, due.plan.cut, recorded)]
-        number = (fold.shortened or Shortened()).asked
+        number = fold.shortened.asked
         index = fold.inferences if setting.summarizer is None else number
         asked = SummaryRequest(tuple(shown), self._agent.models[execution.switched], index, timeout, number)
         limit, began = TimeBound(timeout), self._journal.now()

@@ -37,7 +37,7 @@ class Requests:
         self._opening: tuple[Message, ...] = ()
         self._instructions: tuple[Message, ...] = ()
         self._digest = _Digest()
-        self._earlier: tuple[object, int, tuple[Message, ...]] | None = None
+        self._earlier: tuple[object, tuple[Message, ...]] | None = None
         self._newest: tuple[int, ModelRequest] | None = None
         self._offered: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
 
@@ -62,7 +62,7 @@ class Requests:
             self._instructions = instructions
             self._offered = self._earlier = None
         step = fold.step
-        messages: list[Sequence[Message]] = [self._opening, instructions, *self._said(state, fold, agent), tail]
+        messages: list[Sequence[Message]] = [self._opening, instructions, *self._said(fold, agent), tail]
         lasting = len(messages) - 1
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
         for amended in step.amendments if step else ():
@@ -114,21 +114,19 @@ class Requests:
             self._offered = (tools, (*tools, answer))
         return self._offered[1]
 
-    def _said(self, state: AgentState, fold: SessionFold, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
+    def _said(self, fold: SessionFold, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
         """Return the conversation in pieces: what is shown otherwise than it is stored, and the rest.
 
         The first piece is made once for each compaction, for each input where an agent shows no earlier calls, and when
         an answer is withdrawn.
         """
-        if agent.earlier_tool_traces and fold.shortened is None:
-            return state.request_messages
+        if not (start := rest_begins_at(fold, agent)):
+            return (fold.messages,)
         key = (fold.shortened, fold.withdrawn, None if agent.earlier_tool_traces else fold.input_at)
         if self._earlier is None or self._earlier[0] != key:
-            start = rest_begins_at(fold, agent)
             # Other messages stand in the places of those that were there: the hash of these is of no use.
-            self._earlier, self._digest = (key, start, tuple(shown_before(fold, start, agent))), _Digest()
-        _, start, kept = self._earlier
-        return kept, _Rest(fold.messages, start)
+            self._earlier, self._digest = (key, tuple(shown_before(fold, start, agent))), _Digest()
+        return self._earlier[1], _Rest(fold.messages, start)
 
     def digest(self, request: ModelRequest) -> str:
         """Return the SHA-256 of messages, tools and settings, in hexadecimal."""

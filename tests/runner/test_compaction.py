@@ -244,6 +244,10 @@ async def test_a_function_may_give_the_reply_of_a_model_which_is_billed() -> Non
     assert [each.asked_for for each in ran.result.state.model_usage] == ["scripted", event.by]
 
 
+def wordy(messages: Sequence[Message]) -> str:
+    return "A cup. " * 100 * len(messages)
+
+
 async def test_a_summary_of_images_may_be_longer_than_the_words_beside_them() -> None:
     @tool(effect=ToolEffect.READ)
     def picture(n: int) -> Image:
@@ -251,7 +255,7 @@ async def test_a_summary_of_images_may_be_longer_than_the_words_beside_them() ->
         return Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes([n]) * 9_000, "image/png")
 
     looks = [calls(("picture", {"n": n}), usage=Usage(input=300 * (n + 1))) for n in range(3)]
-    builder = reader(*looks, "Done.", keep_steps=1, summarizer=lambda messages: "A cup. " * 100 * len(messages))
+    builder = reader(*looks, "Done.", keep_steps=1, summarizer=wordy)
     ran = await run(builder.with_tools(picture).build())
     assert (ran.one(ConversationCompacted).problem, ran.result.output) == (None, "Done.")
 

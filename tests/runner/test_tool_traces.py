@@ -46,6 +46,8 @@ async def talk(*, shown: bool, history: Sequence[Message] = ()) -> tuple[list[li
         assert [digest for _, _, digest in recorded_requests("s", records)] == made
         assert len(set(made)) == len(SCRIPT)
         stored = [message.role.value for message in result.state.messages]
+        shown_now = [message for piece in result.state.request_messages for message in piece]
+        assert shown_now[:-1] == list(model.requests[-1].messages)[1:]
     return [told(request) for request in model.requests], stored
 
 

@@ -34,8 +34,6 @@ class ConversationFits(Guard, Struct, frozen=True):
 
     @staticmethod
     def _words(forbids: bool, context: Context) -> str:
-        took = f"the conversation takes {number(context, 'tokens'):,.0f} tokens"
-        if forbids:
-            done = f"after {number(context, 'compactions'):.0f} compactions"
-            return f"{took.capitalize()} {done}, and the mark is {number(context, 'mark'):,.0f}"
-        return f"{took.capitalize()}, and the mark is {number(context, 'mark'):,.0f}"
+        took = f"The conversation takes {number(context, 'tokens'):,.0f} tokens"
+        done = f" after {number(context, 'compactions'):.0f} compactions" if forbids else ""
+        return f"{took}{done}, and the mark is {number(context, 'mark'):,.0f}"
