@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ConversationCompacted
-from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.request_view import shown_before
 from steptrail.domain.agent.shortened import Shortened, size_of, without_long_results
 from steptrail.domain.failures import ErrorInfo
@@ -39,10 +39,11 @@ def due_before_a_step(fold: SessionFold, execution: ExecutionFold) -> Plan | Non
     return _plan(fold, execution, spec)
 
 
-def due_after_a_refusal(fold: SessionFold, execution: ExecutionFold, step: StepFold) -> Plan | None:
+def due_after_a_refusal(fold: SessionFold) -> Plan | None:
     """Return how to compact before the model call is made again that was refused as too long; None when it was not."""
-    spec, error = execution.agent.compaction, step.inference_error
-    if spec is None or error is None or not is_too_long(error):
+    execution, error = fold.execution, fold.step.inference_error if fold.step is not None else None
+    spec = execution.agent.compaction if execution is not None else None
+    if execution is None or spec is None or error is None or not is_too_long(error):
         return None
     return _plan(fold, execution, spec) or _plan_that_clears_all(fold, execution.agent, spec)
 

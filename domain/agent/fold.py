@@ -155,6 +155,12 @@ class SessionFold(FoldBase[Phase, ExecutionFold], kw_only=True):
         models = self.execution.model_usage if self.execution is not None else ()
         return BilledUsage.of(self.usage, billed_together(self.models_before, models))
 
+    def charge(self, usage: Usage, *models: ModelUsage) -> None:
+        """Add a bill to that of the session, and to that of its newest execution."""
+        self.usage = self.usage + usage
+        if self.execution is not None:
+            self.execution.bill(usage, *models)
+
     def end_at(self, deadline: int | None) -> None:
         """Put the clocks forward to the deadline that has cut a call, if one has.
 

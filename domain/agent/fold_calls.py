@@ -71,9 +71,8 @@ def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | No
     if usage is None or execution is None:
         return
     more = usage.beyond(before.usage)
-    execution.bill(more, *more.models)
+    fold.charge(more, *more.models)
     execution.usage_below = execution.usage_below + more
-    fold.usage = fold.usage + more
     _change(fold, before, usage=usage)
 
 

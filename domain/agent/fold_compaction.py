@@ -24,13 +24,11 @@ def _compacted(fold: SessionFold, event: stored.ConversationCompacted, at: int) 
     )
     fold.context_tokens = 0
     if event.usage is not None:
-        fold.usage = fold.usage + event.usage
+        fold.charge(event.usage, *event.usage.models)
     if fold.step is not None:
         fold.step.inference_error = None
     if (execution := fold.execution) is None:
         return
-    if event.usage is not None:
-        execution.bill(event.usage, *event.usage.models)
     if asked and execution.agent.compaction is not None and execution.agent.compaction.summarizer is None:
         fold.inferences += 1
     number = execution.compacted.number + 1 if execution.compacted is not None else 1

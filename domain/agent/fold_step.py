@@ -54,8 +54,7 @@ def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at
     if step is None or execution is None:
         return
     fold.inferences += 1
-    fold.usage = fold.usage + reply.usage
-    execution.bill(reply.usage, ModelUsage.of_reply(step.model, reply.response_model, reply.usage))
+    fold.charge(reply.usage, ModelUsage.of_reply(step.model, reply.response_model, reply.usage))
     execution.productive = True
     fold.context_tokens = reply.usage.all_input
     if execution.compactions:
@@ -105,9 +104,7 @@ def _inference_request_amended(fold: SessionFold, event: stored.InferenceRequest
 
 @STEP_HANDLERS.of(stored.UsageRecorded)
 def _usage_recorded(fold: SessionFold, event: stored.UsageRecorded, at: int) -> None:
-    fold.usage = fold.usage + event.usage
-    if fold.execution is not None:
-        fold.execution.bill(event.usage, *event.usage.models)
+    fold.charge(event.usage, *event.usage.models)
 
 
 @STEP_HANDLERS.of(stored.HooksRan)

@@ -60,7 +60,7 @@ def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect
 def _only_hooks_are_left(fold: SessionFold) -> bool:
     """Tell whether the phase that a recovery goes back to starts no model call and no tool before the next decision."""
     if fold.goes_back_to is Phase.SETTLING:
-        return fold.step is not None and starts_no_call(fold.step) and not _is_refused(fold)
+        return fold.step is not None and starts_no_call(fold.step) and due_after_a_refusal(fold) is None
     return fold.goes_back_to in {Phase.BOUNDARY, Phase.STOPPING}
 
 
@@ -136,12 +136,6 @@ def _compact(plan: Plan, execution: ExecutionFold, step: StepFold | None, now: i
     return Compact(plan, deadline_of(execution, step, now))
 
 
-def _is_refused(fold: SessionFold) -> bool:
-    """Tell whether the model call of the open step is made again after a compaction."""
-    execution, step = fold.execution, fold.step
-    return execution is not None and step is not None and due_after_a_refusal(fold, execution, step) is not None
-
-
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:
     step = state.current_step if state.retry_is_granted else None
     if step is None:
@@ -184,7 +178,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         return None
     if execution.waited and execution.stop_request is None:
         return _pause(state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
-    plan = due_after_a_refusal(state.fold, execution, step) if step.inference_error is not None else None
+    plan = due_after_a_refusal(state.fold) if step.inference_error is not None else None
     if plan is not None and execution.stop_request is None:
         return _pause(state, execution, now) or _compact(plan, execution, step, now)
     if step.reply is not None and (hooks := _hooks_due(execution, HookType.AFTER_INFERENCE, step.number)) is not None:

@@ -24,7 +24,7 @@ from steptrail.domain.policy.fallback import SWITCHING
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent.agent import Agent, criteria_for, refuse_other_means
-from steptrail.runtime.agent.compaction import Compaction, compacts_itself
+from steptrail.runtime.agent.compaction import Compaction
 from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.instructions import Instructions, InstructionsFunction
@@ -370,9 +370,10 @@ class AgentBuilder(Generic[OutputT, ContextT]):
             compaction=self._compaction,
         )
         refuse_other_means(agent)
-        if self._compaction is not None and (model := next(filter(compacts_itself, agent.models), None)) is not None:
-            told = f"model {model.describe().model!r} compacts by itself (`context_management`)"
-            raise ConfigurationError(f"agent {self._name!r}: {told}: leave that out, or `with_compaction`")
+        for model in (each.describe() for each in agent.models if self._compaction is not None):
+            if "context_management" in model.parameters:
+                told = f"model {model.model!r} compacts by itself (`context_management`)"
+                raise ConfigurationError(f"agent {self._name!r}: {told}: leave that out, or `with_compaction`")
         criteria_for(agent.snapshot, agent.criteria)  # raises for an object that is no criterion
         return agent
 

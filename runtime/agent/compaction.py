@@ -121,11 +121,6 @@ class Compaction:
         return _of_reply(checked_reply(await model.infer(request)), model.describe().model, asked)
 
 
-def compacts_itself(model: ModelDriver) -> bool:
-    """Tell whether a model is told by its parameters that its provider compacts conversations."""
-    return "context_management" in model.describe().parameters
-
-
 def _of_reply(reply: ModelReply, model: str, asked: SummaryRequest) -> Summary:
     usage = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
     if reply.finish_reason not in _USABLE:

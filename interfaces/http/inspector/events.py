@@ -113,11 +113,8 @@ def _tone(event: Event) -> str:
     name = event.TYPE
     if ".failed." in name or name.startswith(("tool.call.blocked", "answer.rejected")):
         return "bad"
-    if (
-        ".interrupted." in name
-        or ".retry." in name
-        or name.startswith(("retry.", "limit.", "model.switched", "conversation.compacted"))
-    ):
+    warns = ("retry.", "limit.", "model.switched", "conversation.compacted")
+    if ".interrupted." in name or ".retry." in name or name.startswith(warns):
         return "warn"
     asks = ("approval.requested", "human.requested", "tool.call.deferred", "wait.started", "step.held")
     return "asks" if name.startswith(asks) else ""
