@@ -11,7 +11,7 @@ from steptrail.domain.inference import ModelInfo, ToolChoice
 from steptrail.domain.instructions import InstructionsSpec
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
-from steptrail.domain.output import OutputSpec
+from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.policy.compaction import CompactionSpec
 from steptrail.domain.policy.fallback import FallbackSpec
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -97,6 +97,10 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
         """Return the agent with these external tools beside its own, whose names go first."""
         more = tuple(tool for tool in tools if self.tool(tool.name) is None)
         return structs.replace(self, tools=(*self.tools, *more)) if more else self
+
+    def name_of_answers(self, mode: OutputMode | None) -> str | None:
+        """Return the name of the calls whose arguments are the answer in a mode; None when it comes in no call."""
+        return self.output.name if self.output is not None and mode is OutputMode.TOOL else None
 
     def has_hooks(self, hook_type: str) -> bool:
         """Tell whether any hook is registered for `hook_type`."""

@@ -60,7 +60,7 @@ def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at
     if execution.compactions:
         note_what_fits(fold, execution)
     step.reply = reply
-    answers = _name_of_answers(step, execution)
+    answers = execution.agent.name_of_answers(step.output_mode)
     step.calls = [
         ToolExecution(position=i, call=call)
         if call.name != answers
@@ -71,12 +71,6 @@ def _inference_completed(fold: SessionFold, event: stored.InferenceCompleted, at
         is_answer = bool(step.calls) and not asks_for_tools(step.calls)
         origin = MessageOrigin(at, fold.executions, step.number, is_answer=is_answer)
         fold.say(Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin)
-
-
-def _name_of_answers(step: StepFold, execution: ExecutionFold) -> str | None:
-    """Return the name of the calls whose arguments are the answer; None when the answer comes in no call."""
-    output = execution.agent.output if step.output_mode is OutputMode.TOOL else None
-    return output.name if output is not None else None
 
 
 @STEP_HANDLERS.of(stored.InferenceFailed)

@@ -6,7 +6,6 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.shortened import without_long_results
 from steptrail.domain.messages import Message
-from steptrail.domain.output import OutputMode
 
 
 def rest_begins_at(fold: SessionFold, agent: AgentSnapshot) -> int:
@@ -25,7 +24,7 @@ def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[
     cut = fold.shortened
     yield from cut.head
     hidden_before = 0 if agent.earlier_tool_traces else fold.input_at
-    answers, is_answer = _name_of_answers(agent), False
+    answers, is_answer = agent.name_of_answers(agent.output.mode if agent.output is not None else None), False
     for place in (*cut.kept, *range(cut.through, end)):
         message = fold.messages[place]
         if place < hidden_before:
@@ -37,8 +36,3 @@ def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[
                 continue
         if place not in fold.withdrawn:
             yield message if place >= cut.cleared_through else without_long_results(message, cut.cleared_above)
-
-
-def _name_of_answers(agent: AgentSnapshot) -> str | None:
-    output = agent.output
-    return output.name if output is not None and output.mode is OutputMode.TOOL else None

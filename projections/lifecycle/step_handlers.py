@@ -6,6 +6,7 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import steps
 from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
@@ -85,18 +86,17 @@ def _hooks_ran(moment: Moment, event: stored.HooksRan) -> LifecycleEvents:
 
 @OF_STEPS.of(stored.UsageRecorded)
 def _usage_recorded(moment: Moment, event: stored.UsageRecorded) -> LifecycleEvents:
-    if event.usage.total:
-        yield steps.TokenUsageReported(
-            **moment.head(), operation="hook", usage=event.usage, context={"hook": event.hook}
-        )
+    return _used(moment, "hook", event.usage, {"hook": event.hook})
 
 
 @OF_STEPS.of(stored.ConversationCompacted)
 def _compacted(moment: Moment, event: stored.ConversationCompacted) -> LifecycleEvents:
-    if event.usage is not None and event.usage.total:
-        yield steps.TokenUsageReported(
-            **moment.head(), operation="compaction", usage=event.usage, context={"by": event.by}
-        )
+    return _used(moment, "compaction", event.usage, {"by": event.by})
+
+
+def _used(moment: Moment, operation: str, usage: Usage | None, context: dict[str, JsonValue]) -> LifecycleEvents:
+    if usage is not None and usage.total:
+        yield steps.TokenUsageReported(**moment.head(), operation=operation, usage=usage, context=context)
 
 
 @OF_STEPS.of(stored.StepCompleted)
@@ -114,9 +114,7 @@ def _step_completed(moment: Moment, event: stored.StepCompleted) -> LifecycleEve
         finish_reason=step.finish_reason and step.finish_reason.value,
         duration_ms=in_ms(event.duration_seconds),
     )
-    if step.usage.total:
-        context: dict[str, JsonValue] = {"step": event.number, "hasToolCalls": step.has_tool_calls}
-        yield steps.TokenUsageReported(**moment.head(), operation="step", usage=step.usage, context=context)
+    yield from _used(moment, "step", step.usage, {"step": event.number, "hasToolCalls": step.has_tool_calls})
 
 
 @OF_STEPS.of(stored.ContinuationEvaluated)
