@@ -181,8 +181,7 @@ class RecordedRun:
         """Take in that a summary was due before `record`, or that the one in flight is over with it."""
         event, due = record.event, next_effects(state, record.at)
         if self._summary is None and any(isinstance(each, Compact) and each.plan.summarises for each in due):
-            number = state.fold.shortened.asked
-            self._summary = RecordedSummary(version=record.version, number=number)
+            self._summary = RecordedSummary(version=record.version, number=state.fold.shortened.asked)
             self.summaries.append(self._summary)
             self._is_fresh = False
         if self._summary is None or isinstance(event, _COMMANDS):

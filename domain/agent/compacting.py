@@ -55,9 +55,8 @@ def _plan(fold: SessionFold, execution: ExecutionFold, spec: CompactionSpec) -> 
     """
     if execution.compactions >= MOST_IN_A_ROW:
         return None
-    kept_steps = [1] if execution.compactions else [spec.keep_steps, 1]
-    plans = (_plan_that_keeps(each, fold, execution.agent, spec) for each in kept_steps)
-    return next((plan for plan in plans if plan is not None), None)
+    first = None if execution.compactions else _plan_that_keeps(spec.keep_steps, fold, execution.agent, spec)
+    return first or _plan_that_keeps(1, fold, execution.agent, spec)
 
 
 def _plan_that_keeps(steps: int, fold: SessionFold, agent: AgentSnapshot, spec: CompactionSpec) -> Plan | None:

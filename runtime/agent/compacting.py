@@ -9,18 +9,15 @@ from steptrail.domain.agent.request_view import shown_before
 from steptrail.domain.agent.shortened import without_long_results
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import function_name
-from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.failures import ErrorType
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.compaction import Compaction, Summary, SummaryRequest
 from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.run_log import call_failed
-from steptrail.runtime.kernel.running_effects import Cut, Deaf
+from steptrail.runtime.kernel.running_effects import PATIENCE_SECONDS, Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.time_bound import TimeBound
-
-_PATIENCE_SECONDS = 1.0
-"""How long a summarizer that was cancelled may take to end."""
 
 
 class Compacting:
@@ -39,16 +36,15 @@ class Compacting:
         recorded, timeout = execution.agent, within(due.deadline, state.as_of)
         above = setting.clear_results_above
         shown = [without_long_results(each, above) for each in shown_before(fold, due.plan.cut, recorded)]
-        number = fold.shortened.asked
-        index = fold.inferences if setting.summarizer is None else number
-        asked = SummaryRequest(tuple(shown), self._agent.models[execution.switched], index, timeout, number)
+        model, number = self._agent.models[execution.switched], fold.shortened.asked
+        asked = SummaryRequest(tuple(shown), model, fold.inferences, timeout, number)
         limit, began = TimeBound(timeout), self._journal.now()
         by = setting.model or asked.model
         name = function_name(setting.summarizer) if callable(setting.summarizer) else by.describe().model
         self._reach("before-inference")
         end = partial(self._ended, due=due, by=name, began=began, limit=limit, timeout=timeout)
         summarised = limit.around(partial(setting.summarised, asked))
-        self._flight.begin("compaction", summarised, end, patience=_PATIENCE_SECONDS, at_most=timeout)
+        self._flight.begin("compaction", summarised, end, patience=PATIENCE_SECONDS, at_most=timeout)
         await self._flight.land()
 
     def _ended(
@@ -69,15 +65,12 @@ class Compacting:
             return
         if isinstance(outcome, Deaf):
             outcome = TimeoutError("the summarizer takes no notice of its deadline")
-        problem: ErrorInfo | None = None
-        is_late = False
         if isinstance(outcome, Exception):
-            problem = capture(outcome, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
-            is_late = limit.is_over or is_out_of_time(problem, seconds, timeout)
-            call_failed(f"session {state.agent_id}", f"summary by {by}", problem, outcome)
-            outcome = Summary(None)
-        elif outcome.problem is not None:
-            problem = ErrorInfo(type=ErrorType.MODEL, error_class="steptrail:SummaryUnfit", message=outcome.problem)
+            failure = capture(outcome, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
+            call_failed(f"session {state.agent_id}", f"summary by {by}", failure, outcome)
+            outcome = Summary(None, problem=failure)
+        problem = outcome.problem
+        is_late = problem is not None and (limit.is_over or is_out_of_time(problem, seconds, timeout))
         event = compacted(
             state.fold,
             state.execution,

@@ -10,6 +10,7 @@ from steptrail.domain.continuation.names import function_name
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.exception_words import unicode_text
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.kernel.given import a_function
 from steptrail.domain.messages import Message
@@ -39,11 +40,11 @@ class Summary(NamedTuple):
 
     text: str | None
     usage: BilledUsage | None = None
-    problem: str | None = None
+    problem: ErrorInfo | None = None
 
 
 class SummaryRequest(NamedTuple):
-    """A wish for a summary. `model` is that of the run, and `call_index` counts the calls of the model before.
+    """A wish for a summary. `model` is that of the run, and `call_index` counts its calls before.
 
     `number` counts the summaries of the session that were asked for before.
     """
@@ -116,7 +117,7 @@ class Compaction:
             messages=(Message.system(_INSTRUCTIONS), Message.user(text)),
             tool_choice=ToolChoice.NONE,
             timeout=asked.timeout,
-            call_index=asked.call_index,
+            call_index=asked.call_index if self.model is None else asked.number,
         )
         return _of_reply(checked_reply(await model.infer(request)), model.describe().model, asked)
 
@@ -124,7 +125,7 @@ class Compaction:
 def _of_reply(reply: ModelReply, model: str, asked: SummaryRequest) -> Summary:
     usage = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
     if reply.finish_reason not in _USABLE:
-        return Summary(None, usage, f"the reply ended with {reply.finish_reason.value}")
+        return _unfit(usage, f"the reply ended with {reply.finish_reason.value}")
     return _checked(reply.text, usage, asked)
 
 
@@ -132,7 +133,11 @@ def _checked(text: str, usage: BilledUsage | None, asked: SummaryRequest) -> Sum
     """Return the summary, or why it is of no use."""
     summary = unicode_text(text.strip())
     if not summary:
-        return Summary(None, usage, "the summary is empty")
+        return _unfit(usage, "the summary is empty")
     if len(summary.encode()) >= sum(map(size_of, asked.messages)):
-        return Summary(None, usage, "the summary is longer than what it stands for")
+        return _unfit(usage, "the summary is longer than what it stands for")
     return Summary(summary, usage)
+
+
+def _unfit(usage: BilledUsage | None, why: str) -> Summary:
+    return Summary(None, usage, ErrorInfo(type=ErrorType.MODEL, error_class="steptrail:SummaryUnfit", message=why))

@@ -24,15 +24,12 @@ from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.asked_model import ShowPiece, checked_reply, reply_of
 from steptrail.runtime.kernel.files import StoredFiles
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
-from steptrail.runtime.kernel.running_effects import Cut, Deaf
+from steptrail.runtime.kernel.running_effects import PATIENCE_SECONDS, Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.time_bound import TimeBound
 
 _MODEL = -1
 """The key of the model call among the effects in flight; tool calls have their positions."""
-
-_PATIENCE_SECONDS = 1.0
-"""How long a driver that was cancelled may take to end."""
 
 
 class Inference:
@@ -70,7 +67,7 @@ class Inference:
         limit = TimeBound(request.timeout)
         end = partial(self._ended, due=due, began=journal.now(), request=request, limit=limit)
         reply = limit.around(partial(self._asked, request))
-        self._flight.begin(_MODEL, reply, end, patience=_PATIENCE_SECONDS, at_most=request.timeout)
+        self._flight.begin(_MODEL, reply, end, patience=PATIENCE_SECONDS, at_most=request.timeout)
         await self._flight.land()
 
     async def _asked(self, request: ModelRequest) -> ModelReply:

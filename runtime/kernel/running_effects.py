@@ -26,6 +26,8 @@ from steptrail.runtime.kernel.log_reader import Watch
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 1.0
+"""How long a driver of a model, or a function that writes a summary, may take to end when it was cancelled."""
 _QUICK_SECONDS = 0.2
 """An effect that has ended by then costs no look at the log."""
 _LOOK_AGAIN_SECONDS = 1.0

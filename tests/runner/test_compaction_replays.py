@@ -121,3 +121,15 @@ async def test_a_fork_from_behind_a_compaction_is_given_its_own_summaries() -> N
         await trail.session("f").resume(agent)
         assert len(written) == 3
         await comes_about_again(trail, "f", agent)
+
+
+async def test_a_summary_that_took_longer_than_the_run_had_time() -> None:
+    async def never(messages: Sequence[Message]) -> str:
+        await asyncio.sleep(3600)
+        return str(len(messages))
+
+    agent = reader(*FOUR, summarizer=never).with_timeout(0.05).build()
+    async with trail_of() as trail:
+        result = await trail.run(agent, "Read all.", session="s")
+        assert result.stop_reason == "time_limit"
+        await comes_about_again(trail, "s", agent)
