@@ -10,7 +10,7 @@ from collections.abc import Callable
 from steptrail.domain.agent.answer_to_judge import answer_to_judge
 from steptrail.domain.agent.asking import hear
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.compacting import Plan, due_after_a_refusal, due_before_a_step
+from steptrail.domain.agent.compacting import due_after_a_refusal, due_before_a_step
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.deciding import ends_with_an_answer, terminal_status
 from steptrail.domain.agent.effects import (
@@ -28,7 +28,7 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import ExecutionFinished, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, starts_no_call, step_completed
 from steptrail.domain.agent.phases import Phase
@@ -118,7 +118,7 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect
         wait = WaitStarted(kind="retry", until=due_at)
         return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
     if execution.agent.compaction and (plan := due_before_a_step(state.fold, execution)) is not None:
-        return _compact(plan, execution, None, now)
+        return Compact(plan, deadline_of(execution, None, now))
     if execution.agent.instructions and (due := _instructions_due(execution)):
         # The functions may have used up the time of the run: then its limit decides.
         is_late = outlasts_the_run(execution, now, now)
@@ -130,10 +130,6 @@ def _instructions_due(execution: ExecutionFold) -> tuple[str, ...]:
     """Return the names of the instructions that are asked for before the next step."""
     asked, specs = execution.instructed, execution.agent.instructions
     return tuple(spec.name for spec in specs if spec.every is InstructionsTime.STEP or spec.name not in asked)
-
-
-def _compact(plan: Plan, execution: ExecutionFold, step: StepFold | None, now: int) -> Compact:
-    return Compact(plan, deadline_of(execution, step, now))
 
 
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:
@@ -180,7 +176,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect |
         return _pause(state, execution, now) or TakeDecision(len(execution.steps), DecisionPhase.RESUME)
     plan = due_after_a_refusal(state.fold) if step.inference_error is not None else None
     if plan is not None and execution.stop_request is None:
-        return _pause(state, execution, now) or _compact(plan, execution, step, now)
+        return _pause(state, execution, now) or Compact(plan, deadline_of(execution, step, now))
     if step.reply is not None and (hooks := _hooks_due(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return _pause(state, execution, now) or hooks
     if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:
