@@ -133,3 +133,16 @@ async def test_a_summary_that_took_longer_than_the_run_had_time() -> None:
         result = await trail.run(agent, "Read all.", session="s")
         assert result.stop_reason == "time_limit"
         await comes_about_again(trail, "s", agent)
+
+
+async def test_a_compaction_that_only_left_results_out_before_one_with_a_summary() -> None:
+    def counted(messages: Sequence[Message]) -> str:
+        return f"{len(messages)} messages"
+
+    builder = reader(*FOUR, page(4, 900), "Done.", keep_steps=1, clear_results_above=2_000, summarizer=counted)
+    agent = builder.build()
+    async with trail_of() as trail:
+        await trail.run(agent, "Read all.", session="s")
+        events = [record.event for record in await trail.session("s").history()]
+        assert summaries_in(events) == [None, "9 messages"]
+        await comes_about_again(trail, "s", agent)
