@@ -105,7 +105,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(soon: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes no notice of being cancelled is left behind soon: the second that it has shows nothing."""
-    for module in ("agent.inference", "flow.calls.function", "flow.calls.llm", "flow.calls.webhook"):
+    monkeypatch.setattr("steptrail.runtime.agent.inference.PATIENCE_SECONDS", 0.05)
+    for module in ("flow.calls.function", "flow.calls.llm", "flow.calls.webhook"):
         monkeypatch.setattr(f"steptrail.runtime.{module}._PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr("steptrail.infrastructure.tools.execution._GRACE_SECONDS", 0.05)
 
