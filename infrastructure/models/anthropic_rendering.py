@@ -51,6 +51,8 @@ refuse a conversation in which the assistant speaks last, or go on writing its w
 next words of the assistant follow: newer models refuse thinking in front of which anything has changed."""
 _EMPTY = "(The message is empty.)"
 """The message that is sent in the place of a blank one of the user: the API takes no blank text."""
+_LARGEST_IMAGE = 7_864_320
+"""The most bytes of an image: the API refuses one of more than 10 MiB, which it counts in base64."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -196,7 +198,7 @@ def _id(call_id: str) -> str:
 def _file(part: FilePart) -> dict[str, JsonValue]:
     title: dict[str, JsonValue] = {} if part.filename is None else {"title": part.filename}
     inline: JsonValue = {"type": "base64", "media_type": part.mime_type, "data": base64_of(part)}
-    if is_image(part):
+    if is_image(part) and part.size <= _LARGEST_IMAGE:
         return {"type": "image", "source": inline}
     if part.mime_type == PDF and part.data is not None:
         return {"type": "document", "source": inline, **title}

@@ -24,14 +24,14 @@ _MOST_FILES, _MOST_BYTES = 100, 22 * 1024 * 1024
 async def with_bytes(request: ModelRequest, *, shows_files: bool) -> ModelRequest:
     """Return the request with the bytes of its newest files, as many as a provider takes. Raises `FileUnreadable`.
 
-    Unless the model `shows_files`, those that are no text are left without.
+    Those that no protocol takes are left without, and unless the model `shows_files`, all that are no text.
     """
     messages = tuple(request.messages)
-    parts = [part for _, part in files_in(messages)]
+    parts = list(enumerate(part for _, part in files_in(messages)))
     taken, left, read = set[int](), _MOST_BYTES, dict[str, bytes]()
-    for place in reversed(range(len(parts))):
-        part = parts[place]
-        if not (shows_files or _is_text(part)):
+    for place, part in reversed(parts):
+        is_shown = _is_text(part) or (shows_files and part.mime_type in {PDF, *SHOWN_IMAGES})
+        if not is_shown or part.size > _MOST_BYTES:
             continue
         left -= part.size
         if left < 0 or len(taken) == _MOST_FILES:

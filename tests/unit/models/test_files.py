@@ -134,9 +134,29 @@ async def test_of_too_many_files_the_newest_are_shown_and_none_is_read_twice() -
 
 async def test_of_files_that_are_too_large_together_the_newest_are_shown() -> None:
     read: list[str] = []
-    first, second, third = (File.from_bytes(mark + bytes(9 * 1024 * 1024)) for mark in (b"a", b"b", b"c"))
+    first, second, third = (File.from_bytes(mark * 9 * 1024 * 1024, "text/plain") for mark in (b"a", b"b", b"c"))
     request = asked_of([first, second, IMAGE, third], read)
     assert shown(await with_bytes(request, shows_files=True)) == [False, True, True, True]
+
+
+async def test_a_file_that_is_told_of_in_words_anyway_is_not_read_and_takes_no_room() -> None:
+    read: list[str] = []
+    packed = File.from_bytes(bytes(20 * 1024 * 1024), "application/zip")
+    large = File.from_bytes(b"%PDF-" + bytes(23 * 1024 * 1024), at_most=24 * 1024 * 1024)
+    request = asked_of([IMAGE, PAPER, *[packed] * 100, large], read)
+    assert shown(await with_bytes(request, shows_files=True)) == [True, True, *[False] * 101]
+    assert sorted(read) == sorted([IMAGE.digest, PAPER.digest])
+
+
+def test_an_image_that_the_protocol_refuses_for_its_size_is_told_of_in_words() -> None:
+    fits, large = (Image.from_bytes(PNG.ljust(size, b"-"), name="b.png") for size in (7_864_320, 7_864_321))
+    said = Message.user("look", fits, large)
+    chat, responses, messages = bodies(ModelRequest(messages=[said]))
+    kinds = [
+        [as_object(part)["type"] for part in as_list(as_object(as_list(told)[0])["content"])]
+        for told in (chat["messages"], responses["input"], messages["messages"])
+    ]
+    assert kinds == [["text", *["image_url"] * 2], ["input_text", *["input_image"] * 2], ["text", "image", "text"]]
 
 
 async def test_a_model_that_takes_only_text_is_shown_text() -> None:
