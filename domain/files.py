@@ -63,10 +63,7 @@ def with_bytes_of(given: object, copy: T) -> T:
 
 def reference_to(part: FilePart) -> FilePart:
     """Return what is stored of a file: its part, without the bytes."""
-    if type(part) is FilePart:
-        return part
-    about = {name: getattr(part, name) for name in part.__struct_fields__}
-    return FilePart(**about)
+    return part if type(part) is FilePart else FilePart(**structs.asdict(part))
 
 
 def with_newest_files(messages: Iterable[Message], most: int) -> list[Message]:

@@ -268,12 +268,11 @@ async def _write_and_prove(store: EventStore, beside: Path, stream: str, header:
         while not is_end:
             page = await store.read(stream, after=head, limit=_PAGE)
             head, is_end = page.head, page.is_end
-            for record in page.records:
-                for _, part in files_in(record.event):
-                    if part.digest not in written:
-                        written.add(part.digest)
-                        data = await stored_file(store, part.digest)
-                        await asyncio.to_thread(file.write, orjson.dumps({"file": b64encode(data).decode()}) + b"\n")
+            for _, part in files_in(tuple(record.event for record in page.records)):
+                if part.digest not in written:
+                    written.add(part.digest)
+                    data = await stored_file(store, part.digest)
+                    await asyncio.to_thread(file.write, orjson.dumps({"file": b64encode(data).decode()}) + b"\n")
             await asyncio.to_thread(file.writelines, map(line_of, page.records))
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())

@@ -9,6 +9,8 @@ result of a tool is an entry of its own, its text the content, with `tool_call_i
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.base import made
 from steptrail.domain.failures import ErrorType
@@ -99,8 +101,7 @@ def _spoken(message: Message, config: SlimSerializationConfig) -> Entry:
 
 
 def _file(part: FilePart) -> Entry:
-    about = {name: getattr(part, name) for name in part.__struct_fields__}
-    return {name: value for name, value in about.items() if value is not None}
+    return {name: value for name, value in structs.asdict(part).items() if value is not None}
 
 
 def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:

@@ -11,6 +11,7 @@ from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import PASSING
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
@@ -22,7 +23,7 @@ from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.asked_model import ShowPiece, checked_reply, reply_of
-from steptrail.runtime.kernel.files import StoredFiles
+from steptrail.runtime.kernel.files import stored_file
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 from steptrail.runtime.kernel.running_effects import PATIENCE_SECONDS, Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
@@ -37,7 +38,7 @@ class Inference:
 
     def __init__(self, segment: Segment[AgentState, AgentEvent], agent: AnyAgent) -> None:
         self._journal, self._agent, self._flight = segment.journal, agent, segment.flight
-        self._files = StoredFiles(segment.environment.store)
+        self._read_file = partial(stored_file, segment.environment.store)
         self._reach, self._watching = segment.environment.reach, segment.watcher
         self.requests = Requests()
 
@@ -73,7 +74,7 @@ class Inference:
     async def _asked(self, request: ModelRequest) -> ModelReply:
         watcher, execution = self._watching(), self._journal.peek().execution
         model = self._agent.models[execution.switched if execution is not None else 0]
-        request = replace(request, read=self._files)
+        request = replace(request, read=self._read_file)
         return await reply_of(model, request, None if watcher is None else self._shown(request, watcher))
 
     def _shown(self, request: ModelRequest, watcher: OnUpdate) -> ShowPiece:
@@ -122,6 +123,8 @@ class Inference:
         limit: TimeBound,
     ) -> None:
         self._reach("after-inference")
+        if isinstance(outcome, PASSING):
+            raise outcome  # The store did not give a file of the request. The model did not fail.
         if isinstance(outcome, Deaf):
             outcome = TimeoutError("the model driver takes no notice of its deadline")
         if isinstance(outcome, Cut):

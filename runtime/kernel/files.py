@@ -1,11 +1,14 @@
 """Files with their bytes, as people and tools give them."""
 
-import mimetypes
 import re
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
+from mimetypes import MimeTypes
 from pathlib import Path
 from typing import ClassVar, Self, cast, get_args
+
+from msgspec import structs
 
 from steptrail.domain.errors import ConfigurationError, FileUnreadable, shown
 from steptrail.domain.files import reference_to
@@ -22,7 +25,7 @@ ANYTHING = "application/octet-stream"
 """The type of a file of which nobody knows any."""
 _LONGEST_NAME = 255
 _MIME_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,62}")
-_NOT_OF_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|.*[/\\]", re.DOTALL)
+_NOT_OF_A_NAME = re.compile(r"\A.*[/\\]|[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", re.DOTALL)
 _MAGIC: Mapping[bytes, str] = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -44,8 +47,7 @@ class File(FilePart, tag="file", frozen=True, kw_only=True, eq=False, gc=True, d
     @property
     def data(self) -> bytes | None:
         """The bytes."""
-        data: bytes | None = self.__dict__.get("bytes")
-        return data
+        return cast("bytes | None", vars(self).get("bytes"))
 
     @classmethod
     def from_bytes(
@@ -104,14 +106,11 @@ class File(FilePart, tag="file", frozen=True, kw_only=True, eq=False, gc=True, d
     @classmethod
     def of(cls, part: FilePart, data: bytes) -> Self:
         """Return a stored part together with its bytes."""
-        made = cls(**{name: getattr(part, name) for name in part.__struct_fields__})
+        made = cls(**structs.asdict(part))
         vars(made)["bytes"] = data
         return made
 
     def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -134,26 +133,6 @@ async def stored_file(store: EventStore, digest: str) -> bytes:
     return data
 
 
-class StoredFiles:
-    """Reads the files that a request names. It is no part of what a model is asked, so one is as good as another."""
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-
-    async def __call__(self, digest: str) -> bytes:
-        """Return the bytes of a file. Raises `FileUnreadable`."""
-        return await stored_file(self._store, digest)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoredFiles)
-
-    def __hash__(self) -> int:
-        return hash(StoredFiles)
-
-    def __repr__(self) -> str:
-        return "StoredFiles()"
-
-
 def _type_of(data: bytes, said: str | None, name: str | None) -> str:
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
@@ -161,8 +140,18 @@ def _type_of(data: bytes, said: str | None, name: str | None) -> str:
     if known is not None:
         return known
     if said is None:
-        return (mimetypes.guess_type(name)[0] if name else None) or ANYTHING
+        named, packed = _types_of_names().guess_type(name or "")
+        return named if named is not None and packed is None else ANYTHING
     kind = a_text(said, "the type of a file").partition(";")[0].strip().lower()
     if not _MIME_TYPE.fullmatch(kind):
         raise ConfigurationError(f"{shown(said)} is no type of a file: it is one such as 'text/csv'")
     return kind
+
+
+@cache
+def _types_of_names() -> MimeTypes:
+    # Those of Python alone: tables of the machine differ, and on another one the same file would be another input.
+    types = MimeTypes()
+    types.add_type("application/yaml", ".yaml")
+    types.add_type("application/yaml", ".yml")
+    return types

@@ -12,7 +12,7 @@ from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, StepsLimit
 from steptrail.continuation import ContinuationDecision, Shadow
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, ExecutionStarted
 from steptrail.domain.continuation.limits import LimitName
-from steptrail.domain.inference import FinishReason, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelRequest, no_file
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import CriterionHook
 from steptrail.models import PriceTable
@@ -54,7 +54,9 @@ async def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[
     # Which of two calls side by side ends first is left to the threads.
     one_by_one = structs.replace(limits, max_concurrent_tools=1)
     builder = agent_of([]).with_model(model).with_limits(one_by_one).with_error_policy(ErrorPolicy.retry_all(2))
-    return await run(builder.build(), clock=clock), model.requests
+    ran = await run(builder.build(), clock=clock)
+    # Each run has a store of its own, from which its requests read files.
+    return ran, [structs.replace(request, read=no_file) for request in model.requests]
 
 
 def without_shadows(event: AgentEvent) -> AgentEvent:

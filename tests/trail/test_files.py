@@ -13,7 +13,14 @@ from steptrail.domain.agent.snapshot import SNAPSHOTS, lines_of
 from steptrail.domain.files import files_in, reference_to
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.inference import ModelReply, ModelRequest
-from steptrail.errors import CommandRejected, ConfigurationError, ErrorPolicy, FileUnreadable, NotARecording
+from steptrail.errors import (
+    CommandRejected,
+    ConfigurationError,
+    ErrorPolicy,
+    FileUnreadable,
+    NotARecording,
+    StoreAway,
+)
 from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
@@ -21,11 +28,13 @@ from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.archive import ArchiveFile, file_of, unarchived
 from steptrail.messages import File, Image, Message
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ManualClock, ScriptedModel, call
 from steptrail.testing.scripted_model import calls
 from steptrail.tools import ToolReply
 from steptrail.workflow import Workflow
 from tests.conftest import ON_FILE_ONLY
+from tests.processes.agents.interposed import Interposed
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 1_000
 IMAGE = Image.from_bytes(PNG, name="a.png")
@@ -138,6 +147,24 @@ async def test_a_damaged_file_fails_the_call_and_is_named_by_the_doctor(store_ur
         # The same bytes, said once more, are the repair.
         await trail.run(agent, Message.user("", IMAGE), session="t")
         assert not (await examine(cast(RecorderEventStore, trail.store))).findings
+
+
+async def test_a_run_goes_on_once_a_store_is_back_that_was_away_while_its_file_was_read() -> None:
+    class Away(Interposed):
+        is_away = True
+
+        async def file(self, digest: str) -> bytes | None:
+            if self.is_away:
+                raise StoreAway("the server of the store is away")
+            return await super().file(digest)
+
+    store, model = Away(), Looking("A cat.")
+    agent = AgentBuilder("clerk").with_model(model).build()
+    async with Steptrail(Environment(store=store)) as trail:
+        with pytest.raises(StoreAway):
+            await trail.run(agent, Message.user("What?", IMAGE), session="s")
+        store.is_away = False
+        assert (await trail.run(agent, Message.user("What?", IMAGE), session="s")).output == "A cat."
 
 
 async def test_files_go_into_an_archive_and_come_back_and_go_with_the_last_session_that_names_them(

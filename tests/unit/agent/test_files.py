@@ -1,6 +1,7 @@
 """Files as they are given: made of bytes, with a type and a name that can be trusted, and refused where they cannot."""
 
 import copy
+import mimetypes
 import pickle
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ AGENT = AgentBuilder("clerk").with_model(ScriptedModel([]))
         (b"%PDF-1.4", "text/plain", "a.txt", "application/pdf"),
         (b"a", " Text/CSV; charset=utf-8", "a.txt", "text/csv"),
         (b"a", None, "a.txt", "text/plain"),
+        (b"a", None, "a.yaml", "application/yaml"),
+        (b"a", None, "a.YML", "application/yaml"),
+        (b"\x1f\x8b", None, "a.csv.gz", "application/octet-stream"),
+        (b"a", None, "the/place:b.csv", "text/csv"),
         (b"a", None, None, "application/octet-stream"),
     ],
 )
@@ -69,6 +74,21 @@ def test_a_file_at_a_path_has_its_name_and_no_name_holds_a_path_or_a_line(tmp_pa
     assert File.from_bytes(b"a", name="/").filename is None
     with pytest.raises(FileNotFoundError):
         File.from_path(tmp_path / "none")
+
+
+def test_the_tables_of_the_machine_do_not_say_what_a_file_is(tmp_path: Path) -> None:
+    (tmp_path / "mime.types").write_text("text/vnd.odd txt\n")
+    known = mimetypes.knownfiles
+    try:
+        mimetypes.init([*known, str(tmp_path / "mime.types")])
+        assert File.from_bytes(b"a", name="a.txt").mime_type == "text/plain"
+    finally:
+        mimetypes.init(known)
+
+
+def test_a_long_name_is_looked_through_once() -> None:
+    # So long a name took as many minutes, had each of its letters been the beginning of another look.
+    assert File.from_bytes(b"a", name="a" * 1_000_000).filename == "a" * 255
 
 
 def test_a_stored_part_is_equal_to_the_file_and_has_no_bytes() -> None:
