@@ -4,7 +4,7 @@ All its values are folded from events. Criteria and hooks read it. Only an event
 with the methods of `HookedState`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -80,6 +80,13 @@ class AgentState(StreamState[SessionFold]):
     def messages(self) -> Sequence[Message]:
         """The conversation so far, in canonical order. The system prompt belongs to the agent and is not in it."""
         return self._fold.messages
+
+    @property
+    def messages_so_far(self) -> Iterator[Message]:
+        """The conversation, and what the open step adds: outcomes of calls that are over, and what was said since."""
+        yield from self.messages
+        yield from (call.message() for call in self.tool_executions if call.is_over)
+        yield from self._fold.step.queued if self._fold.step else ()
 
     @property
     def request_messages(self) -> Sequence[Sequence[Message]]:

@@ -213,7 +213,7 @@ class _Endpoints:
         (session, _), digest = await self._admitted(request), request.path_params["digest"]
         with _refusing():
             state = await self.trail.session(session).state()
-            said = (each for each in state.messages if each.is_user() or self.ui.include_tool_results)
+            said = (each for each in state.messages_so_far if each.is_user() or self.ui.include_tool_results)
             part = next((part for message in said for part in message.files if part.digest == digest), None)
             if part is None:
                 raise _Refused(HTTPStatus.NOT_FOUND)

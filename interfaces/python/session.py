@@ -261,7 +261,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
 
         Raises `SessionNotFound`, and `FileUnreadable` for one that it does not name: a digest alone opens nothing.
         """
-        named = (part for message in (await self.state()).messages for part in message.files)
+        named = (part for message in (await self.state()).messages_so_far for part in message.files)
         part = next((part for part in named if part.digest == digest), None)
         if part is None:
             raise FileUnreadable(digest, f"no message of session {self.session_id!r} names it")

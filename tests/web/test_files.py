@@ -9,6 +9,7 @@ from steptrail.broadcasting import BroadcastConfig
 from steptrail.broadcasting.asgi import event_stream
 from steptrail.messages import File, Image, Message
 from steptrail.testing import ScriptedModel, call
+from steptrail.testing.scripted_model import calls
 from steptrail.ui import UiConversation, UiFile
 
 IMAGE = Image.from_bytes(b"\x89PNG\r\n\x1a\n-", name="a.png")
@@ -21,6 +22,12 @@ OF_OTHERS = Image.from_bytes(b"GIF89a+")
 def look() -> object:
     """Look."""
     return OF_TOOL
+
+
+@tool(approval=True)
+def move() -> str:
+    """Move."""
+    return "moved"
 
 
 async def asked(*paths: str, may: bool = True, summaries: bool = True) -> list[httpx.Response]:
@@ -70,3 +77,19 @@ async def test_nobody_else_gets_one_and_nobody_what_the_session_does_not_show() 
     whole, image, of_tool = await asked("conversation", at(IMAGE), at(OF_TOOL), summaries=False)
     assert OF_TOOL.digest not in whole.text
     assert [image.status_code, of_tool.status_code] == [200, 404]
+
+
+async def test_a_front_end_fetches_what_the_open_step_shows() -> None:
+    agent = AgentBuilder("clerk").with_model(ScriptedModel([calls(("look", {}), ("move", {}))])).with_tools(look, move)
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        assert (await trail.run(agent.build(), "What?", session="told")).status == "waiting"
+        session = trail.session("told")
+        await session.post(agent.build(), Message.user("And this?", IMAGE))
+        for file in (OF_TOOL, IMAGE):
+            assert (await session.file(file.digest)).data == file.data
+        transport = httpx.ASGITransport(event_stream(trail, authorize=lambda _, __: True))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            whole = (await client.get("/sessions/told/conversation")).text
+            assert all(file.digest in whole for file in (OF_TOOL, IMAGE))
+            found = [await client.get(f"/sessions/told/{at(file)}") for file in (OF_TOOL, IMAGE)]
+    assert [each.content for each in found] == [OF_TOOL.data, IMAGE.data]
