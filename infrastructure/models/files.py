@@ -17,8 +17,11 @@ from steptrail.runtime.kernel.files import SHOWN_IMAGES, File
 
 PDF: Final = "application/pdf"
 _TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml"})
-_MOST_FILES, _MOST_BYTES = 100, 22 * 1024 * 1024
-"""The most that every provider takes in one request: it may have 32 MB, and bytes become a third more in it."""
+_MOST_FILES, _MOST_BYTES, _LARGEST_TEXT = 100, 22 * 1024 * 1024, 4 * 1024 * 1024
+"""The most that every provider takes in one request: it may have 32 MB, and bytes become a third more in it.
+
+A text above the largest has more than a million tokens, and is refused with each later turn as well.
+"""
 
 
 async def with_bytes(request: ModelRequest, *, shows_files: bool) -> ModelRequest:
@@ -30,8 +33,9 @@ async def with_bytes(request: ModelRequest, *, shows_files: bool) -> ModelReques
     parts = list(enumerate(part for _, part in files_in(messages)))
     taken, left, read = set[int](), _MOST_BYTES, dict[str, bytes]()
     for place, part in reversed(parts):
-        is_shown = _is_text(part) or (shows_files and part.mime_type in {PDF, *SHOWN_IMAGES})
-        if not is_shown or part.size > _MOST_BYTES:
+        if not (_is_text(part) or (shows_files and part.mime_type in {PDF, *SHOWN_IMAGES})):
+            continue
+        if part.size > (_LARGEST_TEXT if _is_text(part) else _MOST_BYTES):
             continue
         left -= part.size
         if left < 0 or len(taken) == _MOST_FILES:

@@ -134,7 +134,7 @@ async def test_of_too_many_files_the_newest_are_shown_and_none_is_read_twice() -
 
 async def test_of_files_that_are_too_large_together_the_newest_are_shown() -> None:
     read: list[str] = []
-    first, second, third = (File.from_bytes(mark * 9 * 1024 * 1024, "text/plain") for mark in (b"a", b"b", b"c"))
+    first, second, third = (File.from_bytes(PDF + mark * 9 * 1024 * 1024) for mark in (b"a", b"b", b"c"))
     request = asked_of([first, second, IMAGE, third], read)
     assert shown(await with_bytes(request, shows_files=True)) == [False, True, True, True]
 
@@ -143,8 +143,9 @@ async def test_a_file_that_is_told_of_in_words_anyway_is_not_read_and_takes_no_r
     read: list[str] = []
     packed = File.from_bytes(bytes(20 * 1024 * 1024), "application/zip")
     large = File.from_bytes(b"%PDF-" + bytes(23 * 1024 * 1024), at_most=24 * 1024 * 1024)
-    request = asked_of([IMAGE, PAPER, *[packed] * 100, large], read)
-    assert shown(await with_bytes(request, shows_files=True)) == [True, True, *[False] * 101]
+    log = File.from_bytes(bytes(4 * 1024 * 1024 + 1), "text/plain")
+    request = asked_of([IMAGE, PAPER, *[packed] * 100, large, log], read)
+    assert shown(await with_bytes(request, shows_files=True)) == [True, True, *[False] * 102]
     assert sorted(read) == sorted([IMAGE.digest, PAPER.digest])
 
 
