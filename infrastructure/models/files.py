@@ -33,9 +33,8 @@ async def with_bytes(request: ModelRequest, *, shows_files: bool) -> ModelReques
     parts = list(enumerate(part for _, part in files_in(messages)))
     taken, left, read = set[int](), _MOST_BYTES, dict[str, bytes]()
     for place, part in reversed(parts):
-        if not (_is_text(part) or (shows_files and part.mime_type in {PDF, *SHOWN_IMAGES})):
-            continue
-        if part.size > (_LARGEST_TEXT if _is_text(part) else _MOST_BYTES):
+        is_taken = _is_text(part) or (shows_files and part.mime_type in {PDF, *SHOWN_IMAGES})
+        if not is_taken or part.size > (_LARGEST_TEXT if _is_text(part) else _MOST_BYTES):
             continue
         left -= part.size
         if left < 0 or len(taken) == _MOST_FILES:

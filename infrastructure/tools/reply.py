@@ -19,19 +19,19 @@ class ToolReply:
 
     def __init__(self, value: Any, *files: File) -> None:
         for each in files:
-            if not isinstance(cast("object", each), File):
-                raise ConfigurationError(f"a ToolReply holds files behind its value, not {type(each).__name__}")
+            if not isinstance(cast("object", each), File) or each.data is None:
+                raise ConfigurationError(f"a ToolReply holds files behind its value, with their bytes, not {each!r}")
         self.value, self.files = value, files
 
 
 def succeeded(returned: object) -> ToolSucceeded:
     """Return the outcome of what a tool has returned. Raises `NotStorable` for what has no JSON form."""
     if isinstance(returned, File):
-        return ToolSucceeded(returned.placeholder, files=(returned,))
+        returned = ToolReply(returned.placeholder, returned)
+    elif isinstance(returned, list | tuple) and (files := _only_files(cast("Sequence[object]", returned))):
+        returned = ToolReply([each.placeholder for each in files], *files)
     if isinstance(returned, ToolReply):
         return ToolSucceeded(to_json_value(returned.value, "result"), files=returned.files)
-    if isinstance(returned, list | tuple) and (files := _only_files(cast("Sequence[object]", returned))):
-        return ToolSucceeded([each.placeholder for each in files], files=files)
     return ToolSucceeded(to_json_value(returned, "result"))
 
 

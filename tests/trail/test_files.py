@@ -101,6 +101,14 @@ async def test_a_session_opens_no_file_that_it_does_not_name(store_url: str) -> 
             await trail.session("yours").send(agent, Message.user("", reference_to(IMAGE)))
 
 
+async def test_other_bytes_under_the_digest_of_a_file_take_its_place_for_nobody(store_url: str) -> None:
+    agent = AgentBuilder("clerk").with_model(ScriptedModel(["A cat.", "A dog."])).build()
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(agent, Message.user("What?", IMAGE), session="mine")
+        await trail.run(agent, Message.user("What?", File.of(IMAGE, b"smaller")), session="yours")
+        assert (await trail.session("mine").file(IMAGE.digest)).data == PNG
+
+
 @ON_FILE_ONLY
 @pytest.mark.acceptance("8.9-1")
 async def test_bytes_are_stored_once_and_raw_and_neither_in_events_nor_in_snapshots(store_url: str) -> None:
@@ -256,10 +264,15 @@ async def test_a_tool_that_returns_a_file_where_none_can_be_has_failed(store_url
     def hidden() -> object:
         return {"picture": IMAGE}
 
-    agent = AgentBuilder("clerk").with_model(Looking(calls(("wrong", {}), ("hidden", {})), "Hm."))
-    agent.with_tools(wrong, hidden).with_error_policy(ErrorPolicy.retry_all(3))
+    @tool
+    def bare() -> object:
+        return Image(digest=IMAGE.digest, mime_type="image/png", size=3)
+
+    agent = AgentBuilder("clerk").with_model(Looking(calls(("wrong", {}), ("hidden", {}), ("bare", {})), "Hm."))
+    agent.with_tools(wrong, hidden, bare).with_error_policy(ErrorPolicy.retry_all(3))
     async with Steptrail.open(store_url) as trail:
         result = await trail.run(agent.build(), "go", session="s")
     said = [each.error.message for each in result.state.steps[0].tool_executions if each.error is not None]
-    assert said[0] == "a ToolReply holds files behind its value, not str"
+    assert said[0].startswith("a ToolReply holds files behind its value, with their bytes, not 'a.png'")
+    assert said[2].startswith("a ToolReply holds files behind its value, with their bytes, not Image(")
     assert "Image" in said[1]

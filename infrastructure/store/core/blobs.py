@@ -103,8 +103,8 @@ def _with_files_listed(event: Event, content: bytes) -> bytes:
 
 
 def files_of(commit: Commit) -> tuple[Blob, ...]:
-    """Return the bytes of the files that come with a commit."""
-    return tuple([Blob(bytes.fromhex(digest), data) for digest, data in commit.files.items()])
+    """Return the bytes of the files that come with a commit, by their own digests: no others take their place."""
+    return tuple([Blob(sha256(data).digest(), data) for data in commit.files.values()])
 
 
 def detach_all(encoded: Sequence[Encoded]) -> tuple[list[Encoded], tuple[Blob, ...]]:

@@ -78,17 +78,13 @@ class RecorderEventStore(StoreThreads):
         if size > LIMIT:
             rows, blobs = await self._ask(partial(detach_all, rows)) if is_large else detach_all(rows)
         if commit.files:
-            blobs += files_of(commit)
+            blobs += await self._ask(partial(files_of, commit)) if is_large else files_of(commit)
         pending = PendingCommit(stream, expected, commit.head, rows, blobs, commit.summary)
         return await self._append(pending, is_large=is_large)
 
     async def file(self, digest: str) -> bytes | None:
         """Return the bytes of a file that was stored with a commit, by its SHA-256; None when there are none."""
-        try:
-            key = bytes.fromhex(digest)
-        except ValueError:  # no file has it
-            return None
-        return await self._ask(lambda: self.recorder.body(key))
+        return await self._ask(partial(self.recorder.body, bytes.fromhex(digest)))
 
     async def append_all(self, stream: str, commits: Sequence[Commit]) -> None:
         """Store a stream from its first commit to its last, whole or not at all.
