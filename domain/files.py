@@ -33,7 +33,8 @@ def names_files(value: Value) -> bool:
     """Tell whether a value names any file."""
     for field, _ in fields_with_files(type(value)):
         held = getattr(value, field)
-        for item in held if isinstance(held, tuple) else (held,):
+        # A cast would be a call, and each event of a step comes here.
+        for item in held if isinstance(held, tuple) else (held,):  # pyright: ignore[reportUnknownVariableType]
             if isinstance(item, FilePart):
                 return True
             if isinstance(item, Value) and fields_with_files(type(item)) and names_files(item):

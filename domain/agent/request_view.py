@@ -11,7 +11,7 @@ from steptrail.domain.messages import Message
 def rest_begins_at(fold: SessionFold, agent: AgentSnapshot) -> int:
     """Return the place from which on each message is shown as it is."""
     cut, input_at = fold.shortened, 0 if agent.earlier_tool_traces else fold.input_at
-    return max(cut.through, cut.cleared_through, input_at, *(place + 1 for place in fold.withdrawn))
+    return max(cut.through, cut.cleared_through, input_at, 1 + max(fold.withdrawn, default=-1))
 
 
 def shown_before(fold: SessionFold, end: int, agent: AgentSnapshot) -> Iterator[Message]:

@@ -26,15 +26,19 @@ class ToolReply:
 
 def succeeded(returned: object) -> ToolSucceeded:
     """Return the outcome of what a tool has returned. Raises `NotStorable` for what has no JSON form."""
-    if isinstance(returned, File):
-        returned = ToolReply(returned.placeholder, returned)
-    elif isinstance(returned, list | tuple) and (files := _only_files(cast("Sequence[object]", returned))):
-        returned = ToolReply([each.placeholder for each in files], *files)
+    reply = _reply_with_files(returned)
+    if reply is None:
+        return ToolSucceeded(to_json_value(returned, "result"))
+    return ToolSucceeded(to_json_value(reply.value, "result"), files=reply.files)
+
+
+def _reply_with_files(returned: object) -> ToolReply | None:
     if isinstance(returned, ToolReply):
-        return ToolSucceeded(to_json_value(returned.value, "result"), files=returned.files)
-    return ToolSucceeded(to_json_value(returned, "result"))
-
-
-def _only_files(items: Sequence[object]) -> tuple[File, ...]:
-    files = tuple(each for each in items if isinstance(each, File))
-    return files if len(files) == len(items) else ()
+        return returned
+    if isinstance(returned, File):
+        return ToolReply(returned.placeholder, returned)
+    items = cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else ()
+    if not (items and all(isinstance(each, File) for each in items)):
+        return None
+    files = cast("Sequence[File]", items)
+    return ToolReply([each.placeholder for each in files], *files)

@@ -454,8 +454,7 @@ class Journal(Generic[S, E]):
                 stands = machine.control.standing(after)
                 row = self._row_if_moved(after, stands)
                 try:
-                    files = self._files.named_by([(at, late)])
-                    end = await self._append(Commit(head, ((at, late),), row, files))
+                    end = await self._append(Commit(head, ((at, late),), row, self._files.named_by([(at, late)])))
                 except ConcurrencyConflict:
                     await self._go_on()
                 else:
