@@ -6,6 +6,7 @@ into the store beside the commit that first names them.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar, cast, get_args
 
 from msgspec import structs
@@ -30,7 +31,7 @@ def files_in(value: object, at: str = "") -> Iterator[tuple[str, FilePart]]:
 
 
 def names_files(value: Value) -> bool:
-    """Tell whether a value names any file."""
+    """Tell whether a value names any file, in fewer calls than `files_in` takes: each event of a step is asked."""
     for field, _ in fields_with_files(type(value)):
         held = getattr(value, field)
         # A cast would be a call, and each event of a step comes here.
@@ -48,10 +49,11 @@ def with_files(value: T, put: Callable[[FilePart], FilePart]) -> T:
         return cast("T", put(value))
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
-        return cast("T", tuple([with_files(item, put) for item in items]) if any(files_in(items)) else items)
+        made = tuple([with_files(item, put) for item in items])
+        return cast("T", items if all(map(is_, made, items)) else made)
     if isinstance(value, Value):
         held = {field: getattr(value, field) for field, _ in fields_with_files(type(value))}
-        changed = {field: with_files(item, put) for field, item in held.items() if any(files_in(item))}
+        changed = {field: made for field, item in held.items() if (made := with_files(item, put)) is not item}
         return structs.replace(value, **changed) if changed else value
     return value
 
