@@ -6,7 +6,6 @@ from typing import Any, cast
 from steptrail.domain.errors import ConfigurationError
 from steptrail.runtime.agent.tool_port import ToolSucceeded
 from steptrail.runtime.kernel.files import File
-from steptrail.runtime.kernel.json_form import to_json_value
 
 
 class ToolReply:
@@ -24,12 +23,10 @@ class ToolReply:
         self.value, self.files = value, files
 
 
-def succeeded(returned: object) -> ToolSucceeded:
+def succeeded(returned: Any) -> ToolSucceeded:
     """Return the outcome of what a tool has returned. Raises `NotStorable` for what has no JSON form."""
     reply = _reply_with_files(returned)
-    if reply is None:
-        return ToolSucceeded(to_json_value(returned, "result"))
-    return ToolSucceeded(to_json_value(reply.value, "result"), files=reply.files)
+    return ToolSucceeded(returned) if reply is None else ToolSucceeded(reply.value, files=reply.files)
 
 
 def _reply_with_files(returned: object) -> ToolReply | None:

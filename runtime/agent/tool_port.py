@@ -11,10 +11,10 @@ from steptrail.domain.base import Count, Value, read_back, refuse_wrong_types
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import FilePart
-from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.type_variables import DataT_co, ResourcesT_co
+from steptrail.runtime.kernel.json_form import to_json_value
 
 if TYPE_CHECKING:
     from steptrail.runtime.agent.declared_context import DeclaredContext
@@ -81,7 +81,7 @@ class _Outcome(Struct, frozen=True):
 
 
 class ToolSucceeded(_Outcome, frozen=True):
-    """The tool returned this JSON. Raises `NotStorable` for a value that could not be read back.
+    """The tool returned this, as `to_json_value` makes JSON of it. Raises `NotStorable` for what has no JSON form.
 
     The model is shown at most `most_shown` characters of it, or fewer if the run's limits say so, and the `files`.
     """
@@ -92,8 +92,8 @@ class ToolSucceeded(_Outcome, frozen=True):
     files: tuple[FilePart, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the result, and make it a copy of its own."""
-        structs.force_setattr(self, "result", storable(self.result))
+        """Make a copy of the result that can be stored."""
+        structs.force_setattr(self, "result", to_json_value(self.result, "result"))
         super().__post_init__()
 
 

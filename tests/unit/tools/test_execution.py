@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -170,7 +171,7 @@ def test_what_holds_many_values_is_looked_through_beside_the_loop_however_deep_t
         looked.append(threading.current_thread().name)
         return to_json_value(value, where)
 
-    monkeypatch.setattr("steptrail.infrastructure.tools.reply.to_json_value", noted)
+    monkeypatch.setattr("steptrail.runtime.agent.tool_port.to_json_value", noted)
 
     @tool
     async def few() -> dict[str, Any]:
@@ -183,6 +184,22 @@ def test_what_holds_many_values_is_looked_through_beside_the_loop_however_deep_t
     for each in (few, many):
         assert isinstance(call(each), ToolSucceeded)
     assert looked == [threading.current_thread().name, "steptrail-values"]
+
+
+def test_a_result_is_looked_through_once(call: Call) -> None:
+    called: list[str] = []
+
+    @tool
+    async def found() -> list[str]:
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+        return ["tea"] * 1_000
+
+    try:
+        outcome = call(found)
+    finally:
+        sys.setprofile(None)
+    assert outcome == ToolSucceeded([*["tea"] * 1_000])
+    assert called.count("_array") == 1
 
 
 def test_a_value_that_has_no_length_though_its_class_has_is_refused_as_any_other(call: Call) -> None:
