@@ -58,7 +58,8 @@ class Inference:
         journal = self._journal
         state = journal.peek()
         recorded = state.agent or self._agent.snapshot
-        request = self.requests.started(state, recorded, timeout=within(due.deadline, state.as_of))
+        timeout = within(due.deadline, state.as_of)
+        request = replace(self.requests.started(state, recorded), timeout=timeout, read=self._read_file)
         if due.deadline is not None and request.timeout == 0:
             # The deadline came while the events before the call were stored.
             journal.record(model_interrupted(due.deadline))
@@ -67,14 +68,13 @@ class Inference:
         # The deadline is enforced here, so that a driver need not know how.
         limit = TimeBound(request.timeout)
         end = partial(self._ended, due=due, began=journal.now(), request=request, limit=limit)
-        reply = limit.around(partial(self._asked, request))
+        switched = state.fold.execution.switched if state.fold.execution is not None else 0
+        reply = limit.around(partial(self._asked, request, switched))
         self._flight.begin(_MODEL, reply, end, patience=PATIENCE_SECONDS, at_most=request.timeout)
         await self._flight.land()
 
-    async def _asked(self, request: ModelRequest) -> ModelReply:
-        watcher, execution = self._watching(), self._journal.peek().execution
-        model = self._agent.models[execution.switched if execution is not None else 0]
-        request = replace(request, read=self._read_file)
+    async def _asked(self, request: ModelRequest, switched: int) -> ModelReply:
+        watcher, model = self._watching(), self._agent.models[switched]
         return await reply_of(model, request, None if watcher is None else self._shown(request, watcher))
 
     def _shown(self, request: ModelRequest, watcher: OnUpdate) -> ShowPiece:

@@ -41,16 +41,14 @@ class Requests:
         self._newest: tuple[int, ModelRequest] | None = None
         self._offered: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
 
-    def started(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
-        """Return the request of the model call whose start is the newest event of `state`, to be answered in time.
+    def started(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
+        """Return the request of the model call whose start is the newest event of `state`.
 
         It is the one that was built for that start, where this process did that; else it is built again.
         """
         version, request = self._newest or (None, None)
         # A start changes nothing that the model is shown, so the request before it is also the one after it.
-        if request is None or version != state.version - 1:
-            request = self.build(state, agent)
-        return request if timeout is None else replace(request, timeout=timeout)
+        return request if request is not None and version == state.version - 1 else self.build(state, agent)
 
     def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""

@@ -75,7 +75,7 @@ def test_a_request_that_was_built_for_an_earlier_state_is_not_taken(built: list[
     assert before.agent is not None
     requests.build(before, before.agent)
     later = given(*opened(), *step(), asked(), said("Tea?"), ended(), told("Yes."), *step(2), asked(2)).state
-    request = requests.started(later, before.agent, timeout=None)
+    request = requests.started(later, before.agent)
     assert (len(request.messages), built) == (3, [before.version, later.version])
 
 
