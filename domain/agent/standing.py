@@ -17,7 +17,7 @@ from steptrail.domain.shared.summary import RunSummary
 
 _AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED, Phase.UNPAUSED}
 """The phases in which an owner is at work."""
-
+_IN_PROGRESS = ExecutionStatus.IN_PROGRESS.value
 
 _FOR_ANSWERS = frozenset({"approval", "external"})
 """The kinds of waits that are over together: all that a reply needs of people was asked at once."""
@@ -79,7 +79,7 @@ def _standing(state: AgentState) -> Standing:
     execution, phase, runs = fold.execution, fold.phase, fold.executions
     if execution is not None and phase in _AT_WORK and not (execution.finished or execution.wait or execution.waits):
         # By far the most usual one, because it is asked for at every commit.
-        return Standing(state=StandingState.WORKING, status=ExecutionStatus.IN_PROGRESS.value, runs=runs)
+        return Standing(state=StandingState.WORKING, status=_IN_PROGRESS, runs=runs)
     status = state.status.value
     if phase is Phase.ABSENT:
         return Standing(state=StandingState.ABSENT, status=status)

@@ -238,8 +238,8 @@ class Runner:
 
 def _failed_below(state: AgentState) -> Set[str]:
     """Return the streams that the failed calls of the open step have run."""
-    failed = [call for call in state.tool_executions if call.phase is CallPhase.FAILED]
-    return {below for call in failed if (below := call.below) is not None}
+    calls = state.tool_executions
+    return {call.below for call in calls if call.phase is CallPhase.FAILED and call.below is not None}
 
 
 def _means(journal: AgentJournal, agent: AnyAgent | None) -> Means:

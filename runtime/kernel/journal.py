@@ -106,7 +106,9 @@ class Journal(Generic[S, E]):
     ) -> None:
         self._machine, self._env, self._stream = machine, environment, stream
         self._store, self._reach = environment.store, environment.reach
-        self._clock = SegmentClock(environment.clock, not_before=state.as_of)
+        clock = SegmentClock(environment.clock, not_before=state.as_of)
+        self.now, self.behind = clock.now, clock.behind
+        """The present instant by the clock of this segment, and how far that is behind the time of day."""
         self._actor, self._on_commit = actor, on_commit
         self._snapshots = snapshots
         self._committed, self._head = state, head
@@ -209,20 +211,12 @@ class Journal(Generic[S, E]):
         It is for the runtime's own code. Hooks, criteria and listeners may keep the state that they get, so they get
         `state`.
         """
-        return self._state.at(self._clock.now())
+        return self._state.at(self.now())
 
     @property
     def committed(self) -> S:
         """The state as it is stored."""
         return self._committed
-
-    def now(self) -> int:
-        """Return the present instant, in microseconds of UTC."""
-        return self._clock.now()
-
-    def behind(self) -> int:
-        """Return how many microseconds `now` is behind the time of day, by which people and other processes go."""
-        return self._clock.behind()
 
     def claim_segment(self) -> None:
         """Claim the segment that the overlay opens. It is ours once the overlay is stored.
@@ -248,7 +242,7 @@ class Journal(Generic[S, E]):
 
     def ask(self) -> S:
         """Return the state with the overlay for the machine to be asked. `conclude` records as of this instant."""
-        self.asked = self._state.at(self._clock.now())
+        self.asked = self._state.at(self.now())
         return self.asked
 
     def conclude(self, *events: E) -> None:
@@ -257,7 +251,7 @@ class Journal(Generic[S, E]):
 
     def record(self, *events: E) -> None:
         """Add events that have happened, as of now."""
-        self._record(self._clock.now(), events)
+        self._record(self.now(), events)
 
     def _in_order(self, at: int) -> int:
         """Return an instant of ours as it is recorded: not before the newest event, unless that is ahead of our clock.
@@ -265,7 +259,7 @@ class Journal(Generic[S, E]):
         A command of another process may be: its instant is no time of ours, and would put off what waits or runs here.
         """
         newest = self._state.as_of
-        return at if newest <= at else max(at, min(newest, self._clock.now()))
+        return at if newest <= at else max(at, min(newest, self.now()))
 
     def _record(self, now: int, events: Sequence[E]) -> None:
         # Most events are of a class that can name no file, which takes no call of Python to see.
@@ -343,7 +337,7 @@ class Journal(Generic[S, E]):
     def _announce(self, stored: Sequence[Recorded[E]], before: S, row: RunSummary | None, stood: Standing) -> None:
         """Tell of a commit that is stored. `before` and `stood` are the state and the standing before it."""
         self._reach("after-append")
-        if self._env.waking is not None:
+        if row is not None and self._env.waking is not None:
             self._env.waking.stored(row, stood)
         if self._on_commit is not None:
             _tell(self._on_commit, own(tuple(stored)))

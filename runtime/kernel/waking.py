@@ -45,9 +45,9 @@ class Waking:
         self._used.append(engine)
         self.engine = engine
 
-    def stored(self, row: RunSummary | None, before: Standing) -> None:
-        """Note a commit that has moved a stream from where it stood `before`; None when the commit moved nothing."""
-        if self.engine is None or row is None:
+    def stored(self, row: RunSummary, before: Standing) -> None:
+        """Note a commit that has moved a stream from where it stood `before`."""
+        if self.engine is None:
             return
         may_move_another = row.parent is not None and row.standing is StandingState.DONE
         if row.due_at is None and before.due_at is None and not may_move_another:

@@ -69,7 +69,7 @@ def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence
 
 def _digest(previous: bytes, stream: str, head: _CommitColumns, rows: Sequence[Sequence[Any]]) -> bytes:
     commit_id, actor, causation, segment, key_id = head
-    texts = [previous, _known_text(stream), _text(commit_id), _known_text(actor), _text(causation), _text(key_id)]
+    texts = [previous, _known_text(stream), _text(commit_id), *map(_known_text, (actor, causation, key_id))]
     numbers = [segment or 0, len(rows), *map(_version_of, rows), *map(_instant_of, rows)]
     for row in rows:
         content = row[4]
