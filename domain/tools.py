@@ -1,6 +1,5 @@
 """The stored description of a tool: its name, its schema, and how a crash in the middle of a call is handled."""
 
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from steptrail.domain.base import BoundedPositive, Count, PositiveSeconds, Settings, full_form
+from steptrail.domain.compact_json import compact_json
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
@@ -108,14 +108,9 @@ def tool_form(tool: ToolSpec) -> dict[str, JsonValue]:
     return form if tool.external is not None else {name: form[name] for name in form if name != "external"}
 
 
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-
-
 def result_text(result: JsonValue) -> str:
     """Return the text of a result for the model: a text as it is, anything else as compact JSON."""
-    if isinstance(result, str):
-        return result
-    return _compact(result)
+    return result if isinstance(result, str) else compact_json(result).decode()
 
 
 def failure_text(message: str) -> str:

@@ -27,7 +27,7 @@ from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.readable import readable
 
-FORMAT = "agent.40"
+FORMAT = "agent.41"
 
 _NO_CALL = ToolCallPart(id="", name="")
 
