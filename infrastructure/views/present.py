@@ -64,10 +64,13 @@ class Present:
     def begun(self, pruned: Mapping[str, int], present: int | None) -> Generation:
         """Make a generation that nobody looks at, with the tables of all projections; see `Generation.prepare`.
 
-        All others are removed, but the one that is `present`. Raises `PlaceMoved` where somebody else removes this one.
+        All others are removed, but the one that is `present`. Raises `PlaceMoved` where somebody else removes this one,
+        or has had readers look at another one than the `present`.
         """
         made = self._series.begin()
         try:
+            if self._series.current() != present:
+                raise PlaceMoved  # it would be among those that are removed, with the word of what was pruned
             # Those that are left by others may have the room that it needs. Not before: it would get one of their
             # numbers, and who is still at that one would lead readers to this one.
             self._series.remove(self._series.sizes().keys() - {made.number, present})

@@ -344,3 +344,39 @@ async def test_a_rebuild_that_stood_still_past_its_lease_leaves_out_what_others_
         assert passed
         assert await views.old(AT + 10) == 0
         assert await views.verify() == []
+
+
+async def test_a_rebuild_that_stood_still_past_its_lease_removes_nothing_that_readers_look_at_by_then(
+    postgres_server: PostgresServer, postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, seen = list[str](), list[int | None]()
+
+    async def pruned_and_rebuilt() -> None:
+        async with viewed(postgres_store_url, Ageing()) as (_, others):
+            assert await others.prune(AT + 10) == 6
+            await others.rebuild()
+
+    def look(reached: str) -> None:
+        if reached == "page-read":
+            seen.append(views.series.current())
+
+    async with viewed(postgres_store_url, Ageing(), reach=look) as (store, views):
+        for number in range(3):
+            await note(store, f"agent:{number}", number, 1, 0)
+        await views.catch_up()
+        begin = views.series.begin
+
+        def stood_still() -> Generation:
+            made = begin()
+            if not passed:
+                passed.append("begun")
+                postgres_server.execute("DELETE FROM steptrail.leases", database=postgres_store_url.rpartition("/")[2])
+                elsewhere(pruned_and_rebuilt)
+            return made
+
+        monkeypatch.setattr(views.series, "begin", stood_still)
+        await views.rebuild()
+        assert passed
+        assert None not in seen
+        assert await views.old(AT + 10) == 0
+        assert await views.verify() == []
