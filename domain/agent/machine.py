@@ -19,7 +19,7 @@ from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 from steptrail.domain.shared.forks import forked_from
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.shared.state import began_and_ended, segment_of, version_of_key
+from steptrail.domain.shared.state import began_again_and_ended, segment_of, version_of_key
 from steptrail.domain.shared.steering import asked_of
 
 
@@ -91,7 +91,7 @@ AGENT: Machine[AgentState, Command, events.AgentEvent, Effect] = Machine(
         reopen=_reopen,
         version_of_key=version_of_key,
         children=_children,
-        began_and_ended=began_and_ended,
+        began_again_and_ended=began_again_and_ended,
     ),
     forked_from=forked_from(STREAM_PREFIX),
     segment=segment_of,

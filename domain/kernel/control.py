@@ -25,8 +25,8 @@ class Control(NamedTuple, Generic[S, C]):
     was no such command, or when it is still being carried out. `children` returns the streams that this one began and
     is responsible for: those that run beside it, those at work first, and those that were left behind when it ended,
     each with the instant from which this one went on without it, if it did.
-    `began_and_ended` returns the instants at which the newest run began and ended (microseconds of UTC); None for what
-    has not happened.
+    `began_again_and_ended` returns the instants at which the newest run began, if it is not the first one of its
+    stream, and ended (microseconds of UTC); None for what has not happened.
     """
 
     standing: Callable[[S], Standing]
@@ -35,5 +35,5 @@ class Control(NamedTuple, Generic[S, C]):
     reopen: Callable[[S, str, bool], C | None]
     version_of_key: Callable[[S, str], int | None]
     children: Callable[[S], Mapping[str, int | None]]
-    began_and_ended: Callable[[S], tuple[int | None, int | None]]
+    began_again_and_ended: Callable[[S], tuple[int | None, int | None]]
     stop_grace: Callable[[S], float | None] = lambda state: None

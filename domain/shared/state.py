@@ -206,7 +206,10 @@ def of_fork(state: StreamState[F], command: Fork, *, session_id: str, steps: int
     return structs.asdict(shared)
 
 
-def began_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:
-    """Return when that execution began and ended, in microseconds of UTC; None for what has not happened."""
-    execution = state.fold.execution
-    return (None, None) if execution is None else (execution.started_at, execution.finished_at)
+def began_again_and_ended(state: StreamState[F]) -> tuple[int | None, int | None]:
+    """Return when that execution began and ended, in microseconds of UTC; None for what has not happened.
+
+    The first execution of a stream has not begun again.
+    """
+    execution, is_again = state.fold.execution, state.fold.executions > 1
+    return (None, None) if execution is None else (execution.started_at if is_again else None, execution.finished_at)

@@ -299,17 +299,20 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """Stop the streams that this one began and is responsible for, if its run has ended; return them."""
         if self._control.standing(state).is_open:
             return ()
-        asked, (_, ended_at) = self._control.asked(state), self._control.began_and_ended(state)
+        asked, (_, ended_at) = self._control.asked(state), self._control.began_again_and_ended(state)
         given_up = {stream: at or ended_at for stream, at in self._control.children(state).items()}
         by = asked.by if isinstance(asked, Stop) else "parent"
         return await self.stop_below(given_up, f"session {stream_name(self.stream)} has ended", by=by)
 
     async def _has_begun_since(self, given_up_at: int | None, stream: str) -> bool:
-        """Tell whether the newest run of a stream below began after it was given up at that instant: by hand."""
+        """Tell whether the newest run of a stream below began after it was given up at that instant: by hand.
+
+        Never the first one, which began by what is above: the clock of the process there may have been ahead.
+        """
         # One that was erased, one of an unknown kind; and what cannot be read now is not stopped either.
         with suppress(SessionNotFound, CommandRejected, StoreError):
             below = control_of(self._env, stream)
-            began_at, _ = below.machine.control.began_and_ended((await below.journal()).committed)
+            began_at, _ = below.machine.control.began_again_and_ended((await below.journal()).committed)
             return given_up_at is not None and began_at is not None and began_at > given_up_at
         return False
 

@@ -281,7 +281,7 @@ def _version_of_key(toy: Toy, key: str) -> int | None:
     return toy.keys.get(key)
 
 
-def _began_and_ended(toy: Toy) -> tuple[int | None, int | None]:
+def _began_again_and_ended(toy: Toy) -> tuple[int | None, int | None]:
     return None, None
 
 
@@ -316,7 +316,7 @@ TOY: Machine[Toy, ToyCommand, ToyEvent, ToyEffect] = Machine(
         reopen=_reopen,
         version_of_key=_version_of_key,
         children=_children,
-        began_and_ended=_began_and_ended,
+        began_again_and_ended=_began_again_and_ended,
     ),
     segment=_segment,
     opens_segment=_opens_segment,

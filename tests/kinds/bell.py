@@ -178,7 +178,7 @@ def _version_of_key(bell: Bell, key: str) -> int | None:
     return None
 
 
-def _began_and_ended(bell: Bell) -> tuple[int | None, int | None]:
+def _began_again_and_ended(bell: Bell) -> tuple[int | None, int | None]:
     return None, None
 
 
@@ -208,7 +208,7 @@ BELL: Machine[Bell, OwnersCommand, BellEvent, str] = Machine(
         reopen=_reopen,
         version_of_key=_version_of_key,
         children=_children,
-        began_and_ended=_began_and_ended,
+        began_again_and_ended=_began_again_and_ended,
     ),
     segment=_segment,
     opens_segment=_opens_segment,

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
 from steptrail import Agent, Steptrail
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.testing import call
 from steptrail.tools import SubagentTool
 from steptrail.workflow import BuiltWorkflow, Workflow
-from tests.runner.kit import Crash, agent_of
+from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 from tests.trail.workers import PATIENCE, Desk, Place
 
 pytestmark = pytest.mark.usefixtures("often")
@@ -160,3 +162,22 @@ async def test_what_a_run_left_behind_is_stopped_before_the_next_run_of_its_sess
                 await trail.session("s").stop()
         await trail.session("s").send(boss, "And now?")
         assert not await trail.inbox()
+
+
+async def test_what_a_process_with_a_fast_clock_had_begun_is_stopped_with_the_run_above(desk: Desk) -> None:
+    """By the clocks alone it began after that run had ended, as what somebody goes on with by hand does."""
+    right = HandClock()
+    fast, dies = HandClock(to_datetime(right.utc()) + timedelta(minutes=10)), crash_at("after-append", 3)
+
+    def reach(point: str) -> None:
+        fast.advance(1)
+        dies(point)
+
+    below_it = SubagentTool(desk.agent(first="pay"), name="below")
+    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
+    async with trail_of(right) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, fast, reach).run(boss, "go", session="s")
+        assert [row.is_open for row in await trail.runs()] == 2 * [True]
+        await trail.session("s").stop(by="ops")
+        assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
