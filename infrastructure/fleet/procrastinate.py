@@ -84,7 +84,10 @@ class ProcrastinateEngine:
             raise ConfigurationError(f"heartbeat < stalled_after, in seconds; not {heartbeat} and {stalled_after}")
         from_fleet("procrastinate")
         self._address = PostgresAddress.parse(url)
-        self._parameters = {"application_name": "steptrail fleet", "connect_timeout": "10", **self._address.parameters}
+        # A worker waits for its jobs without a time limit, also for those of a machine that is not there any more.
+        gone_after = str(round(self._address.answer_timeout * 1000))
+        of_ours = {"application_name": "steptrail fleet", "connect_timeout": "10", "keepalives_idle": "30"}
+        self._parameters = {**of_ours, "tcp_user_timeout": gone_after, **self._address.parameters}
         self._heartbeat, self._stalled_after, self._poll = heartbeat, stalled_after, poll
         self._opening = asyncio.Lock()
         self._is_closed = False

@@ -1,6 +1,8 @@
 """The engine on procrastinate keeps the promises of the port on a real server."""
 
 import asyncio
+import os
+import socket
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -79,6 +81,17 @@ def rows(url: str, statement: str) -> list[tuple[object, ...]]:
 
 READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'procrastinate_jobs'"
 JOBS = "SELECT queueing_lock, queue_name, scheduled_at IS NOT NULL FROM procrastinate_jobs ORDER BY id"
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
+async def test_a_machine_that_is_gone_is_not_waited_for_longer_than_an_answer(postgres_url: str) -> None:
+    """It says nothing, not even that it is gone, and a worker would wait for its next wake for a quarter of an hour."""
+    async with opened(f"{postgres_url}?answer_timeout=7") as engine:
+        pool = engine._pool  # pyright: ignore[reportPrivateUsage]
+        assert pool is not None
+        async with pool.connection() as connection:
+            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7_000
 
 
 async def test_many_processes_make_the_schema_at_once_and_one_is_there(postgres_url: str) -> None:
