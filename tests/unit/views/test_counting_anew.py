@@ -73,6 +73,14 @@ async def test_a_clock_that_is_behind_has_nothing_counted_anew_more_often(monkey
     assert len(kept.anew) == 10
 
 
+async def test_what_was_erased_by_a_clock_that_was_a_day_ahead_does_not_stay_in_sums_for_that_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = Kept(monkeypatch, lambda anew, now: [] if anew else [book(86_400 * _SECOND)])
+    await kept.go(2_000)
+    assert kept.anew == [10 * _SECOND]
+
+
 async def test_only_a_projection_that_has_stopped_already_may_stop_in_the_generation_that_was_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
