@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 
 _PUT_OFF_SECONDS = 0.5
 """So long a batch waits for what is more urgent, and no longer."""
+_LOOK_SECONDS = 0.02
+"""How often a batch that waits looks. The pages may be made in another event loop than the one that it waits in."""
 
 
 class Turns:
     """Counts what is more urgent."""
 
     def __init__(self) -> None:
-        self._urgent, self._is_free = 0, asyncio.Event()
-        self._is_free.set()
+        self._urgent = 0
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most."""
@@ -25,22 +26,15 @@ class Turns:
 
     async def wait(self) -> None:
         """Return when a batch may begin."""
-        if not self._is_free.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PUT_OFF_SECONDS):
-                    await self._is_free.wait()
+        looks = round(_PUT_OFF_SECONDS / _LOOK_SECONDS)
+        while self._urgent > 0 and looks:
+            looks -= 1
+            await asyncio.sleep(_LOOK_SECONDS)
 
     @contextmanager
     def _held(self, more: int) -> Generator[None]:
-        self._hold(more)
+        self._urgent += more
         try:
             yield
         finally:
-            self._hold(-more)
-
-    def _hold(self, more: int) -> None:
-        self._urgent += more
-        if self._urgent > 0:
-            self._is_free.clear()
-        else:
-            self._is_free.set()
+            self._urgent -= more

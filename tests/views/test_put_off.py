@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.views.counting import STREAMS, note
-from tests.views.kit import rows, viewed
+from tests.views.kit import elsewhere, rows, viewed
 
 
 async def test_a_batch_waits_for_what_is_more_urgent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +33,15 @@ async def test_what_is_always_more_urgent_does_not_stop_the_count(
         with views.put_off():
             await views.catch_up()
         assert len(await rows(views, STREAMS)) == 1
+
+
+async def test_batches_of_several_event_loops_wait_for_what_is_more_urgent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.views.turns._PUT_OFF_SECONDS", 0.04)
+    async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (store, views):
+        with views.put_off():
+            for number in range(2):
+                await note(store, f"agent:{number}", 1, 2)
+                elsewhere(views.catch_up)
+        assert len(await rows(views, STREAMS)) == 2
