@@ -58,13 +58,13 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(Helpers(thread_name_prefix="steptrail-helper"))
         self._entering, self._is_ending = threading.RLock(), False
-        over = self._loop.create_future()
+        # Whatever the handler of a signal raises once the thread has begun, it is ended when this is dropped.
+        self._over = self._loop.create_future()
         try:
-            self._thread = started(_work, self._loop, over, name="steptrail-loop")
-        except BaseException:
+            self._thread = started(_work, self._loop, self._over, name="steptrail-loop")
+        except StoreUnavailable:
             self._loop.close()
             raise
-        self._over = over
 
     @property
     def is_open(self) -> bool:

@@ -185,6 +185,26 @@ def test_given_a_handler_that_raises_while_work_is_handed_over_then_it_is_cancel
         portal.close()
 
 
+@pytest.mark.filterwarnings("ignore:a blocking trail was dropped:ResourceWarning")
+def test_given_a_handler_that_raises_while_the_thread_begins_then_that_is_what_is_raised_and_the_thread_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, begun = threading.Thread.start, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "steptrail-loop":
+            begun.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Steptrail.open_sync("sqlite:///:memory:")
+    gc.collect()
+    begun[0].join(PATIENCE)
+    assert not begun[0].is_alive()
+
+
 def test_given_a_loop_that_takes_no_task_then_the_caller_is_told_and_does_not_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
