@@ -5,7 +5,7 @@ of them. Any other found the session at rest; the replaying process gives it aga
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from steptrail.domain.agent.call_phases import CallPhase
@@ -69,7 +69,7 @@ class Command:
     """A command to the session, as the event that it led to.
 
     `effect_id` is the call that a verdict is about, or that is external and that it `answers`. `metadata` is the
-    metadata that came with an input. A message that `goes_on` resumed the session too.
+    metadata that came with an input.
     """
 
     version: int
@@ -77,7 +77,6 @@ class Command:
     event: AgentEvent
     effect_id: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    goes_on: bool = False
     answers: bool = False
 
 
@@ -273,12 +272,6 @@ class RecordedRun:
             effect.ended_before_the_cut = self._ended
         self._crashed, self._running = {**self._crashed, **self._running}, {}
         self._inference = self._summary = None
-        said = self.commands[-1] if self.commands else None
-        if said is not None and self._is_fresh and isinstance(said.event, MessagesAppended):
-            # To say something to a session at rest, and not only to post it, is to resume it.
-            self.commands[-1] = replace(said, goes_on=True)
-            self._is_fresh = False
-            return
         if not in_flight and not _rests(state):
             # The process died between two effects: what was lost is only what the machine concludes again.
             if any(given is not None for given in (event.limits, event.error_policy, event.agent, event.context)):
@@ -302,7 +295,7 @@ class RecordedRun:
             self._is_fresh = False
         elif _rests(state) and not _waits_for_a_retry(state):
             self.commands.append(command)
-            self._is_fresh = isinstance(event, MessagesAppended)
+            self._is_fresh = False
         else:
             self._obstacle(record, "it came between two effects, where a replay has no place for it")
 

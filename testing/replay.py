@@ -200,8 +200,8 @@ class _Driver:
             case stored.ExecutionResumed(limits=limits, error_policy=policy, by=by):
                 await session.resume(agent, limits=limits, error_policy=policy, by=by, context=said)
             case stored.MessagesAppended(messages=messages, by=by, key=key):
-                say = session.send if command.goes_on else session.post
-                await say(agent, with_files(messages[0], _without_bytes), by=by, key=key)
+                # To say something and go on is to post it and to resume, which is another command of the recording.
+                await session.post(agent, with_files(messages[0], _without_bytes), by=by, key=key)
             case stored.PauseRequested(by=by, reason=reason, key=key):
                 await session.pause(by=by, reason=reason, key=key)
             case stored.PauseLifted(by=by, reason=reason, key=key):

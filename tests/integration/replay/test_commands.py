@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec import structs
 
-from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolContext, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolContext, ToolEffect, external_tool, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionStarted,
@@ -454,3 +454,16 @@ async def test_a_session_below_a_run_is_driven_again_with_the_limits_that_it_was
     driven = await replay(agent.build(), recording)
     assert [event.TYPE for event in driven.events] == [event.TYPE for event in recording.events]
     assert driven.result.stop_reason == "token_limit"
+
+
+async def test_given_a_message_stored_long_before_the_run_went_on_then_the_time_between_them_is_the_same() -> None:
+    clock = HandClock()
+    ask = external_tool("ask", "Ask.", {"type": "object"}, expires=60)
+    builder = shop(call("ask"), "Nobody knows.").with_tools(ask).with_error_policy(ErrorPolicy.retry_all(2))
+    async with trail_of(clock) as trail:
+        await trail.run(builder.build(), "What is left?", session="s")
+        session = trail.session("s")
+        await session.post(builder.build(), "Hurry up.", by="ana")
+        clock.advance(61)
+        assert (await session.resume(builder.build(), by="ana")).output == "Nobody knows."
+        assert any(isinstance(event, ToolExecutionFailed) and event.expired for event in await again(builder, trail))
