@@ -3,24 +3,34 @@
 from collections import defaultdict
 from collections.abc import Collection
 
-from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, InstructionsResolved
+from steptrail.domain.agent.effects import ResolveInstructions
+from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, ExecutionResumed, InstructionsResolved
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.means import Means
+from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.instructions import Instructions
+from steptrail.testing.replay_model import Live
 
 
 class ReplayedInstructions(Instructions):
-    """The instructions of an agent whose recorded texts hold. Functions that the recorded agent had not are asked."""
+    """The instructions of an agent whose recorded texts hold. Functions that the recorded agent had not are asked.
 
-    def __init__(self, instructions: Instructions, recording: Recording) -> None:
+    They take the time that they took, which a limit may have met. `live` is for `replay`.
+    """
+
+    def __init__(self, instructions: Instructions, recording: Recording, live: Live | None) -> None:
         super().__init__(instructions.written)
+        self._live, self._ends = live, dict[tuple[int, int], int]()
         self._recorded: dict[tuple[int, int], dict[str, AgentEvent]] = defaultdict(dict)
         self._known: dict[int, set[str]] = defaultdict(set)
         state = initial(recording.session)
         for record in recording.records:
+            is_asked = any(isinstance(due, ResolveInstructions) for due in next_effects(state, state.fold.updated_at))
+            if is_asked and not isinstance(record.event, ExecutionResumed):
+                self._ends[_place(state)] = record.at
             match record.event:
                 case InstructionsResolved(name=name) | EvaluationsRecorded(hook=str(name)) as event if (
                     state.phase is Phase.CONTINUING
@@ -36,7 +46,7 @@ class ReplayedInstructions(Instructions):
         self, state: AgentState, names: Collection[str], means: Means, within: float | None
     ) -> tuple[AgentEvent, ...]:
         """Return what was recorded before this step, and ask the functions that were not there then."""
-        given = list[AgentEvent]()
+        given, ended_at = list[AgentEvent](), self._ends.get(_place(state))
         for spec in self.specs:
             if spec.name not in names:
                 continue
@@ -46,6 +56,8 @@ class ReplayedInstructions(Instructions):
                 given.append(event)
             if given and isinstance(given[-1], EvaluationsRecorded):
                 break
+        if self._live is not None and ended_at is not None:
+            self._live.clock.reach(ended_at)
         return tuple(given)
 
 

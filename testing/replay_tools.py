@@ -37,7 +37,7 @@ def replayed(
     output = ReplayedOutput(agent.output, recording) if agent.output is not None else None
     resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None
     tools = replay_tools(agent, recording, live=live)
-    instructions = ReplayedInstructions(agent.instructions, recording)
+    instructions = ReplayedInstructions(agent.instructions, recording, live)
     compaction = ReplayedCompaction(agent.compaction, recording, live) if agent.compaction is not None else None
     return replace(
         agent,

@@ -235,9 +235,12 @@ async def test_a_run_whose_time_is_over_when_a_function_ends_is_at_its_limit(fai
         clock.advance(6.0)
         return raises(state) if fails else "Late."
 
-    ran = await run(clerk(ScriptedModel(ADDS)).with_timeout(5).with_instructions(slow).build(), clock=clock)
+    agent = clerk(ScriptedModel(ADDS)).with_timeout(5).with_instructions(slow).build()
+    ran = await run(agent, clock=clock)
     assert ran.ending == ("completed", "time_limit")
     assert "step.started" not in ran.types
+    again = await replay(agent, Recording("s", ran.records))
+    assert [event.TYPE for event in again.events] == [event.TYPE for event in ran.events]
 
 
 async def test_a_cancelled_caller_pauses_the_run_which_asks_again() -> None:
