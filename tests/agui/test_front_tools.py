@@ -78,6 +78,9 @@ async def test_a_new_message_in_place_of_a_result_is_said_and_the_call_has_none(
         state = await trail.session("t").state()
         assert "The user said something new" in str(state.steps[0].tool_executions[0].result)
         assert [message.text for message in state.messages if message.is_user()] == ["what is there?", "never mind"]
+        # Whoever finds the run due finds the message too.
+        kinds_of = [record.event.TYPE for record in await trail.session("t").events()]
+        assert kinds_of.index("messages.appended.v1") < kinds_of.index("wait.ended.v1")
 
 
 SCAN = external_tool("scan", "Scan.", {"type": "object"}, result={"type": "object", "required": ["code"]})

@@ -93,8 +93,7 @@ async def requested(
             409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
         )
     results = results_in(given, state, config, now)
-    if message is not None:
-        results += left_by_the_user(state, results, config, now)
+    left = list(left_by_the_user(state, results, config, now)) if message is not None else []
     if message is None and not given_answers and not results:
         return None
     front_tools = tools_of(given, agent, config) if message is not None else []
@@ -110,5 +109,8 @@ async def requested(
             await session.answer(**result._asdict(), by=caller.name)
         if message is not None:
             await session.post(agent, message, by=caller.name, key=key, external_tools=front_tools)
+        # They come last: with them the run goes on, and its model is to read what the user said instead.
+        for result in left:
+            await session.answer(**result._asdict(), by=caller.name)
 
-    return Requested(add, says=bool(results) or not given_answers)
+    return Requested(add, says=bool(results or left) or not given_answers)
