@@ -290,7 +290,7 @@ class RecordedRun:
             self._cancelled(record)
         elif in_flight := self._in_flight:
             in_flight[0].commands.append(command)
-        elif self._is_fresh and isinstance(event, StopRequested | PauseRequested) and self._resumes_last():
+        elif self._is_fresh and isinstance(event, StopRequested | PauseRequested):
             self.commands[-1] = command  # a command to a session that nobody runs resumes it to carry it out
             self._is_fresh = False
         elif _rests(state) and not _waits_for_a_retry(state):
@@ -298,9 +298,6 @@ class RecordedRun:
             self._is_fresh = False
         else:
             self._obstacle(record, "it came between two effects, where a replay has no place for it")
-
-    def _resumes_last(self) -> bool:
-        return bool(self.commands) and isinstance(self.commands[-1].event, ExecutionResumed)
 
     def _cancelled(self, record: Recorded[AgentEvent]) -> None:
         if self._summary is not None:
