@@ -4,25 +4,29 @@ An effect is one try of a model call or of a tool call. A command that came whil
 of them. Any other found the session at rest; the replaying process gives it again at that point.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.effects import Compact
+from steptrail.domain.agent.effects import Compact, ResolveInstructions
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
     ApprovalGranted,
     ConversationCompacted,
+    EvaluationsRecorded,
     ExecutionResumed,
     ExecutionStarted,
     InferenceCompleted,
     InferenceFailed,
     InferenceInterrupted,
     InferenceStarted,
+    InstructionsResolved,
     MessagesAppended,
     MetadataChanged,
+    ModelSwitched,
     PauseLifted,
     PauseRequested,
     SessionForked,
@@ -50,7 +54,7 @@ from steptrail.runtime.agent.request import recorded_requests
 InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
 ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended
 
-EndT = TypeVar("EndT", bound=InferenceEnd | ToolEnd | ConversationCompacted)
+EndT = TypeVar("EndT", bound=AgentEvent)
 _COMMANDS = (
     ApprovalDenied,
     ApprovalGranted,
@@ -130,6 +134,21 @@ class RecordedSummary(RecordedEffect[ConversationCompacted]):
     number: int
 
 
+@dataclass(kw_only=True)
+class RecordedInstructions(RecordedEffect[AgentEvent]):
+    """One time that functions of instructions were asked; as with a summary, when they were due.
+
+    `given` are the texts that changed, and the failure of a function, by name.
+    """
+
+    given: dict[str, AgentEvent] = field(default_factory=dict[str, AgentEvent])
+
+
+def place_of(state: AgentState) -> tuple[int, int]:
+    """Return the place in a run before the next step: how many executions and steps there are."""
+    return state.fold.executions, state.step_count
+
+
 def ended_by_itself(event: AgentEvent) -> bool:
     """Tell whether a tool call came to an end that nobody else gave it."""
     if isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
@@ -142,14 +161,16 @@ def ended_by_itself(event: AgentEvent) -> bool:
 class RecordedRun:
     """The parts of a recording, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
-    `history` is the conversation that the session began with, when it was given one. Of a fork that `is_driven` only
-    its own part is played back: its past is there when it begins.
+    Summaries lie under their numbers, instructions under the places where they were asked for. `history` is the
+    conversation that the session began with, when it was given one. Of a fork that `is_driven` only its own part is
+    played back: its past is there when it begins.
     """
 
     def __init__(self, recording: Recording, *, is_driven: bool = False) -> None:
         self.inferences: list[RecordedInference] = []
         self.calls: list[RecordedCall] = []
-        self.summaries: list[RecordedSummary] = []
+        self.summaries: dict[int, list[RecordedSummary]] = defaultdict(list)
+        self.instructions: dict[tuple[int, int], list[RecordedInstructions]] = defaultdict(list)
         self.commands: list[Command] = []
         self.obstacles: list[str] = []
         self.history: tuple[Message, ...] = ()
@@ -159,7 +180,7 @@ class RecordedRun:
             for index, request, digest in recorded_requests(recording.session, recording.records)
         }
         self._inference: RecordedInference | None = None
-        self._summary: RecordedSummary | None = None
+        self._unsaid: RecordedSummary | RecordedInstructions | None = None
         self._running: dict[int, RecordedCall] = {}
         self._crashed: dict[int, RecordedCall] = {}
         self._ended = 0
@@ -167,32 +188,49 @@ class RecordedRun:
         self._has_been_cancelled = False
         state = initial(recording.session)
         for index, record in enumerate(recording.records):
-            self._take_summary(record, state)
+            self._take_unsaid(record, state)
             self._take(index, record, state)
             state = evolve_all(state, (record,))
 
     @property
     def _in_flight(self) -> Sequence[RecordedEffect[Any]]:
-        alone = [effect for effect in (self._inference, self._summary) if effect is not None]
+        alone = [effect for effect in (self._inference, self._unsaid) if effect is not None]
         return [*alone, *self._running.values()]
 
-    def _take_summary(self, record: Recorded[AgentEvent], state: AgentState) -> None:
-        """Take in that a summary was due before `record`, or that the one in flight is over with it."""
-        event, due = record.event, next_effects(state, record.at)
-        if self._summary is None and any(isinstance(each, Compact) and each.plan.summarises for each in due):
-            self._summary = RecordedSummary(version=record.version, number=state.fold.shortened.asked)
-            self.summaries.append(self._summary)
+    def _take_unsaid(self, record: Recorded[AgentEvent], state: AgentState) -> None:
+        """Take in that an effect was due before `record` whose beginning no event says, or that it is over with it."""
+        event = record.event
+        if isinstance(event, ModelSwitched):
+            return  # it is a part of the decision before it, so nothing has begun in between
+        if self._unsaid is None:
+            match next_effects(state, state.fold.updated_at):
+                case (Compact(plan=plan),) if plan.summarises:
+                    self._unsaid = RecordedSummary(version=record.version, number=state.fold.shortened.asked)
+                    self.summaries[self._unsaid.number].append(self._unsaid)
+                case (ResolveInstructions(),):
+                    self._unsaid = RecordedInstructions(version=record.version)
+                    self.instructions[place_of(state)].append(self._unsaid)
+                case _:
+                    return
             self._is_fresh = False
-        if self._summary is None or isinstance(event, _COMMANDS):
+        if isinstance(event, _COMMANDS):
             return
-        if isinstance(event, ConversationCompacted):
-            self._summary.end, self._summary.ended_at = event, record.at
-        elif any(isinstance(command.event, StopRequested) for command in self._summary.commands):
-            self._summary.left_by = "stop"
-        elif self._summary.left_by == "crash":  # nobody cut it off, so it was never begun
-            self.summaries.pop()
+        if isinstance(self._unsaid, RecordedInstructions):
+            if self._unsaid.left_by == "crash":
+                self._unsaid.end, self._unsaid.ended_at = event, record.at
+            if isinstance(event, InstructionsResolved):
+                self._unsaid.given[event.name] = event
+                return  # another text may have changed as well
+            if isinstance(event, EvaluationsRecorded) and event.hook is not None:
+                self._unsaid.given[event.hook] = event
+        elif isinstance(event, ConversationCompacted):
+            self._unsaid.end, self._unsaid.ended_at = event, record.at
+        elif any(isinstance(command.event, StopRequested) for command in self._unsaid.commands):
+            self._unsaid.left_by = "stop"
+        elif self._unsaid.left_by == "crash":  # nobody cut it off, so it was never begun
+            self.summaries[self._unsaid.number].pop()
             self._obstacle(record, "what it follows from came between two effects")
-        self._summary = None
+        self._unsaid = None
 
     def _take(self, index: int, record: Recorded[AgentEvent], state: AgentState) -> None:
         event, at = record.event, record.at
@@ -232,7 +270,9 @@ class RecordedRun:
                 self._obstacle(record, "a worker that had lost the session reported late")
             case SessionForked():
                 if self._is_driven:
-                    self.inferences, self.calls, self.summaries, self.obstacles, self._ended = [], [], [], [], 0
+                    self.inferences, self.calls, self.obstacles, self._ended = [], [], [], 0
+                    self.summaries.clear()
+                    self.instructions.clear()
                 self.commands = [Command(record.version, at, event)]
             case WaitEnded(reason="rerun" | "tell") if event.is_verdict:
                 parked = next((call for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
@@ -271,7 +311,7 @@ class RecordedRun:
         for effect in in_flight:
             effect.ended_before_the_cut = self._ended
         self._crashed, self._running = {**self._crashed, **self._running}, {}
-        self._inference = self._summary = None
+        self._inference = self._unsaid = None
         if not in_flight and not _rests(state):
             # The process died between two effects: what was lost is only what the machine concludes again.
             if any(given is not None for given in (event.limits, event.error_policy, event.agent, event.context)):
@@ -300,8 +340,8 @@ class RecordedRun:
             self._obstacle(record, "it came between two effects, where a replay has no place for it")
 
     def _cancelled(self, record: Recorded[AgentEvent]) -> None:
-        if self._summary is not None:
-            self._summary.left_by = "cancelled"
+        if self._unsaid is not None:
+            self._unsaid.left_by = "cancelled"
         elif not self._has_been_cancelled:
             self._obstacle(record, "its caller was cancelled between two effects")
         self._has_been_cancelled = False

@@ -98,13 +98,13 @@ class _Driver:
     """Gives the recorded commands: to a session at rest one after the other, to one at work from inside its effects."""
 
     def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
-        self.clock = ManualClock(to_datetime(recording.records[0].at))
+        self._clock = ManualClock(to_datetime(recording.records[0].at))
         self._drawn = (
             e.draw for e in recording.events if isinstance(e, stored.RetryScheduled | stored.ToolRetryScheduled)
         )
         moved = {e.segment: e.moved for e in recording.events if isinstance(e, stored.ExecutionResumed)}
         store = open_store("sqlite:///:memory:")
-        self.trail = Steptrail(Environment(store=store, clock=self.clock, draw=self._draw, moved=moved.get))
+        self.trail = Steptrail(Environment(store=store, clock=self._clock, draw=self._draw, moved=moved.get))
         self._session, self._history = recording.session, with_files(tuple(history), _without_bytes)
         self._began = next((event for event in recording.events if isinstance(event, stored.SessionStarted)), None)
         self._agent: AnyAgent | None = None
@@ -134,12 +134,12 @@ class _Driver:
         if effect.was_cut_by == "crash":
             raise _Died
         if effect.ended_at is not None:
-            self.clock.reach(effect.ended_at)
+            self._clock.reach(effect.ended_at)
         if effect.was_cut_by == "cancelled" and self._at_work is not None:
             self._at_work.cancel()
 
     async def _give(self, command: Command) -> None:
-        self.clock.reach(command.at)
+        self._clock.reach(command.at)
         try:
             await self._perform(command, self.trail.session(self._session, on_commit=self._on_commit))
         except CommandRejected as error:
@@ -240,7 +240,7 @@ class _Driver:
                     stored.WaitStarted(kind="retry" | "tool_retry", until=int(until))
                     | stored.ToolRetryScheduled(due_at=until)
                 ):
-                    self.clock.reach(until)
+                    self._clock.reach(until)
                 case event:
                     self._ended_calls += ended_by_itself(event)
 

@@ -1,6 +1,5 @@
 """The summaries of a recorded session, read from its log in place of being written again."""
 
-from collections import defaultdict
 from dataclasses import fields
 
 from steptrail.interfaces.python.recording import Recording
@@ -18,10 +17,7 @@ class ReplayedCompaction(Compaction):
 
     def __init__(self, compaction: Compaction, recording: Recording, live: Live | None) -> None:
         super().__init__(**{field.name: getattr(compaction, field.name) for field in fields(Compaction)})
-        tries = defaultdict[int, list[RecordedSummary]](list)
-        for each in RecordedRun(recording, is_driven=live is not None).summaries:
-            tries[each.number].append(each)
-        object.__setattr__(self, "_tries", tries)
+        object.__setattr__(self, "_tries", RecordedRun(recording, is_driven=live is not None).summaries)
         object.__setattr__(self, "_session", recording.session)
         object.__setattr__(self, "_live", live)
 

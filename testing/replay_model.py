@@ -13,7 +13,6 @@ from steptrail.domain.output import OutputMode
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.capture import RecordedFailure
 from steptrail.runtime.agent.request import Requests
-from steptrail.testing.clock import ManualClock
 from steptrail.testing.difference import difference_of_requests
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedEffect, RecordedInference, RecordedRun
@@ -29,8 +28,6 @@ _LONGEST_CUT: Final = 600.0
 
 class Live(Protocol):
     """Drives a whole session again, and does at each effect what happened to the recorded one from outside."""
-
-    clock: ManualClock
 
     async def reach_end(self, effect: RecordedEffect[Any]) -> None:
         """Give the commands that came meanwhile, and move the clock on. Does not return where the process died."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from steptrail import AgentBuilder, HookType, Limits, Message
+from steptrail import Agent, AgentBuilder, HookType, Limits, Message
 from steptrail.domain.agent.events import (
     EvaluationsRecorded,
     ExecutionStarted,
@@ -20,6 +20,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.inference import ModelRequest
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import InstructionsState
+from steptrail.interfaces.python.session import Session
 from steptrail.runtime.agent.instructions import InstructionsFunction
 from steptrail.runtime.agent.request import Requests
 from steptrail.testing import Recording, Reply, ScriptedModel, call, replay
@@ -350,6 +351,48 @@ async def test_a_failure_of_a_function_is_replayed_too() -> None:
         recording = Recording("s", await trail.session("s").history())
     again = await replay(clerk(ScriptedModel([])).with_instructions(today, name="n").build(), recording)
     assert again.result.stop_reason == "error"
+
+
+async def say_more(session: Session, agent: Agent) -> None:
+    await session.post(agent, "And count them.")
+
+
+async def pause(session: Session, agent: Agent) -> None:
+    del agent
+    await session.pause(by="ana")
+
+
+async def stop(session: Session, agent: Agent) -> None:
+    del agent
+    await session.stop(by="ana")
+
+
+@pytest.mark.parametrize("came", [say_more, pause, stop, "cancelled", "crash"])
+async def test_what_came_while_a_function_was_asked_comes_there_again(came: Any) -> None:
+    asked, told, clock = asyncio.Event(), asyncio.Event(), HandClock()
+
+    async def slow(state: InstructionsState) -> str:
+        asked.set()
+        await told.wait()
+        return f"After {state.step_count} steps."
+
+    agent = clerk(ScriptedModel(ADDS)).with_timeout(60).with_instructions(slow, every="step").build()
+    async with trail_of(clock) as trail:
+        dying = again_on(trail, clock, crash_at("after-hooks" if came == "crash" else "never"))
+        at_work = asyncio.create_task(dying.run(agent, "go", session="s"))
+        await asked.wait()
+        if came == "cancelled":
+            at_work.cancel()
+        elif came != "crash":
+            await came(again_on(trail).session("s"), agent)
+        told.set()
+        await asyncio.wait([at_work])
+        clock.advance(600)
+        if came is not stop:
+            await trail.session("s").resume(agent)
+        records = await trail.session("s").history()
+    again = await replay(agent, Recording("s", records))
+    assert [event.TYPE for event in again.events] == [record.event.TYPE for record in records]
 
 
 async def test_a_subagent_has_instructions_of_its_own() -> None:
