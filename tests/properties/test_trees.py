@@ -11,6 +11,8 @@ from tests.properties.tree_drawing import AFlow, AnAgent, drawn_trees
 from tests.properties.tree_living import TreeLife
 from tests.properties.tree_troubles import Trouble, troubles
 
+CUTS = ("crash before", "crash after", "fork", "answer", "take over", "sweep")
+
 pytestmark = pytest.mark.usefixtures("hurried")
 
 
@@ -29,7 +31,7 @@ def hurried() -> Iterator[None]:
 @examples(15)
 @given(
     drawn_trees(),
-    troubles("crash before", "crash after", "stop", "pause", "unpause", "time", "fork", "fork", "take over", "sweep"),
+    troubles(*CUTS, "stop", "pause", "unpause", "time", "fork"),
     st.lists(st.integers(0, 5), max_size=6),
     st.integers(0, 2),
 )
@@ -44,7 +46,7 @@ async def test_a_tree_and_its_forks_come_to_an_end_in_which_all_logs_agree(
 
 
 @examples(5)
-@given(drawn_trees(bound=False), troubles("crash before", "crash after", "fork", "take over", "sweep", most=3))
+@given(drawn_trees(bound=False), troubles(*CUTS, most=3))
 async def test_no_crash_fork_or_take_over_in_a_tree_changes_an_ending_and_a_fork_ends_like_its_source(
     tree: AnAgent | AFlow, come: list[Trouble]
 ) -> None:

@@ -33,7 +33,12 @@ from tests.harness.runs_view_audit import (
     refers_to_what_is_there,
 )
 from tests.harness.spans import hold_together, spans_of
-from tests.properties.tree_effect_checks import answers_of_streams, effects_are_once, losers_store_no_more
+from tests.properties.tree_effect_checks import (
+    answers_of_streams,
+    effects_are_once,
+    external_calls_are_asked_and_answered_once,
+    losers_store_no_more,
+)
 from tests.properties.tree_fork_checks import forks_hold
 from tests.properties.tree_living import TreeLife
 
@@ -55,6 +60,8 @@ async def holds(life: TreeLife) -> None:
     names = {id_of(stream) for stream in logs}
     begun = {effect: number for effect, number in life.world.begun.items() if effect.partition(":")[0] in names}
     effects_are_once(begun, logs)
+    external_calls_are_asked_and_answered_once(life.world.answered, logs)
+    await _files_can_be_read(life, logs)
     losers_store_no_more(life.processes.stored)
     _answers_are_those_of_streams_that_gave_them(rows, answers_of_streams(logs, are_late=life.was_cut))
     await _bills_add_up(life, rows)
@@ -73,6 +80,14 @@ async def _can_be_explained(life: TreeLife, stream: str) -> None:
             assert said.is_crashed is ("no process runs it" in said.verdict), (stream, record.version)
             assert not (owned and said.is_crashed), (stream, record.version)
             said.to_dict()
+
+
+async def _files_can_be_read(life: TreeLife, logs: Mapping[str, Sequence[Recorded[Any]]]) -> None:
+    for stream in logs:
+        if stream.startswith("agent:"):
+            session = life.watch.session(id_of(stream))
+            for part in [part for message in (await session.state()).messages_so_far for part in message.files]:
+                assert (await session.file(part.digest)).data is not None
 
 
 def _ends_once(stream: str, records: Sequence[Recorded[Any]]) -> None:

@@ -26,7 +26,10 @@ class _Shown:
 
 @dataclass(frozen=True, repr=False)
 class Act(_Shown):
-    """Something that is done outside. It fails the first `fails` times, or always when that is below 0."""
+    """Something that is done outside. It fails the first `fails` times, or always when that is below 0.
+
+    With `makes_a_file` it returns one beside what it says.
+    """
 
     effect: ToolEffect = ToolEffect.KEYED
     fails: int = 0
@@ -34,6 +37,14 @@ class Act(_Shown):
     approval: float | None = None
     timeout: float | None = None
     on_unknown: OnUnknown = OnUnknown.TELL
+    makes_a_file: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Elsewhere(_Shown):
+    """A call of an agent that is answered outside of all processes."""
+
+    expires: float = 3600.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +68,8 @@ class Below(_Shown):
 class AnAgent(_Shown):
     """An agent whose turns name its tools by their places in `parts`. An empty turn is a model that fails.
 
-    With `after` another model, which never fails, is asked once that many steps in a row have failed so.
+    With `after` another model, which never fails, is asked once that many steps in a row have failed so. `compacts`
+    says whether its conversation is summarised again and again, `instructed` whether it has instructions for each step.
     """
 
     parts: tuple["Part", ...]
@@ -66,6 +78,8 @@ class AnAgent(_Shown):
     limits: Limits = _LEAVES
     below: Below = Below()
     after: int | None = None
+    compacts: bool = False
+    instructed: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +93,7 @@ class AFlow(_Shown):
     below: Below = Below()
 
 
-Part = Act | Ask | AnAgent | AFlow
+Part = Act | Elsewhere | Ask | AnAgent | AFlow
 
 
 def _acts(bound: bool) -> st.SearchStrategy[Act]:
@@ -90,6 +104,7 @@ def _acts(bound: bool) -> st.SearchStrategy[Act]:
         fails=st.sampled_from([0, 0, 0, -1]),
         on_unknown=st.sampled_from(OnUnknown),
         approval=rarely(st.just(3600.0)),
+        makes_a_file=st.booleans(),
     )
     if not bound:
         return st.builds(Act, **unbound)
@@ -131,7 +146,9 @@ def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAg
     """Draw an agent or a workflow with streams below it. One that is `bound` has limits, of time too."""
     is_agent = draw(st.booleans())
     leaf: st.SearchStrategy[Part] = _acts(bound)
-    if not is_agent:
+    if is_agent:
+        leaf = st.one_of(leaf, st.builds(Elsewhere, st.sampled_from([5.0, 3600.0]) if bound else st.just(3600.0)))
+    else:
         leaf = st.one_of(leaf, st.builds(Ask, expires=rarely(st.just(5.0)) if bound else st.none()))
     if levels > 1:
         leaf = st.one_of(leaf, drawn_trees(levels - 1, bound=bound), drawn_trees(levels - 1, bound=bound))
@@ -167,4 +184,5 @@ def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAg
     turns = tuple(draw(st.lists(some, min_size=1, max_size=2)))
     if levels == 3:
         turns = ((len(parts) - 1,), *turns)
-    return AnAgent(parts, turns, draw(_policies), draw(limits), below, draw(st.sampled_from([None, 1, 2])))
+    after, compacts, instructed = draw(st.sampled_from([None, 1, 2])), draw(st.booleans()), draw(st.booleans())
+    return AnAgent(parts, turns, draw(_policies), draw(limits), below, after, compacts, instructed)

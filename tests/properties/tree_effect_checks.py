@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from steptrail.domain.agent.events import (
+    StepStarted,
+    ToolCallDeferred,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionSettledLate,
@@ -85,6 +87,27 @@ def effects_are_once(begun: Mapping[str, int], logs: Logs) -> None:
         assert number <= starts[effect], f"{effect} was begun {number} times, and {starts[effect]} times by the log"
     for effect, number in ended.items():
         assert number <= 1, effect
+
+
+def external_calls_are_asked_and_answered_once(answered: Mapping[str, int], logs: Logs) -> None:
+    """Check that each was asked for once, ended once at most, and as the answer says that was taken."""
+    asked, ended, taken = Counter[str](), Counter[str](), Counter[str]()
+    for records in logs.values():
+        open_at = dict[int, str]()
+        for event in (record.event for record in records):
+            match event:
+                case StepStarted():
+                    open_at.clear()
+                case ToolCallDeferred(position=at, effect_id=effect):
+                    open_at[at] = effect
+                    asked[effect] += 1
+                case ToolExecutionCompleted(position=at) | ToolExecutionFailed(position=at) if at in open_at:
+                    ended[open_at[at]] += 1
+                    taken[open_at[at]] += event.settled_by is not None
+                case _:
+                    pass
+    assert max([*asked.values(), *ended.values()], default=1) == 1, (asked, ended)
+    assert +taken == Counter({effect: number for effect, number in answered.items() if effect in asked})
 
 
 def answers_of_streams(logs: Logs, *, are_late: bool) -> Mapping[str, bool]:

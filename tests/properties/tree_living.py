@@ -119,6 +119,9 @@ class TreeLife(TreeWorld):
             case "approval":
                 yes = self._pick([True, True, False])
                 await (handle.approve(asked.id, by="ana") if yes else handle.deny(asked.id, by="ana"))
+            case "external":
+                yes = self._pick([True, True, False])
+                await self.answer_call(asked, **({"result": "known"} if yes else {"error": "nobody knows"}))
             case "unknown_outcome":
                 await handle.settle(asked.id, self._pick(["completed", "failed"]), by="ana")
             case _:

@@ -10,19 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from steptrail import Steptrail
+import pytest
+
+from steptrail import Message, Steptrail
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.messages import File
+from steptrail.projections.questions import Question
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.workflow import BuiltWorkflow
-from tests.properties.tree_code import Outside, made
+from tests.properties.tree_code import SHARED, Outside, made
 from tests.properties.tree_drawing import AFlow, AnAgent
 from tests.properties.tree_forks import Fork, take_fork
 from tests.properties.tree_processes import Processes
@@ -83,7 +87,8 @@ class TreeWorld:
     # What processes do.
 
     async def begin(self, env: Environment) -> None:
-        await Steptrail(env).run(self._code, "go", session=_KEY)
+        is_flow = isinstance(self._code, BuiltWorkflow)
+        await Steptrail(env).run(self._code, "go" if is_flow else Message.user("go", SHARED), session=_KEY)
 
     async def resume(
         self, env: Environment, *, stream: str, take_over: bool = False, obeys_pause: bool = False
@@ -100,7 +105,8 @@ class TreeWorld:
         await handle.retry(code, by="ana")
 
     async def say(self, env: Environment, *, stream: str) -> None:
-        await Steptrail(env).session(stream.partition(":")[2]).send(await self._code_of(stream), "and?", by="ana")
+        said = Message.user("and?", File.from_bytes(stream.encode()))
+        await Steptrail(env).session(stream.partition(":")[2]).send(await self._code_of(stream), said, by="ana")
 
     async def sweep(self, env: Environment) -> None:
         """Do what each worker does now and then."""
@@ -108,6 +114,15 @@ class TreeWorld:
 
     async def _code_of(self, stream: str) -> Any:
         return self.world.code[(await self.rows())[stream].name]
+
+    async def answer_call(self, asked: Question, **said: Any) -> None:
+        """Answer an external call, and once more: under its key nothing follows from that, and else it is refused."""
+        handle: Any = self.handle(asked.stream)
+        await handle.answer(asked.id, **said, by="ana", key=asked.id)
+        self.world.answered[asked.id] += 1
+        await handle.answer(asked.id, **said, by="ana", key=asked.id)
+        with pytest.raises(CommandRejected):
+            await handle.answer(asked.id, "something else", by="ben")
 
     # What comes between.
 
@@ -136,6 +151,11 @@ class TreeWorld:
             return
         if trouble.what == "sweep":
             await self.processes.begin_beside(self.sweep, 1 + trouble.much)
+            return
+        if trouble.what == "answer":
+            if asked := [each for each in await self.watch.inbox() if each.kind == "external"]:
+                with suppress(CommandRejected):
+                    await self.answer_call(asked[trouble.stream % len(asked)], result="known")
             return
         rows = [row for row in (await self.rows()).values() if trouble.what != "fork" or row.kind == "agent"]
         if not rows:
