@@ -1,18 +1,23 @@
-"""Runs an agent in processes that die at one commit, and counts outside of the log what its tools did."""
+"""Runs an agent in processes that die at one commit, and counts outside of the log what its tools did.
+
+Its input has a file, and each process answers the external calls that it finds open.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from steptrail import Agent, RunResult, Steptrail
+from steptrail import Agent, Message, RunResult, Steptrail
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.messages import File
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 
 COMMIT_POINTS = ("before-append", "after-append")
 KEY = "the-one-run"
+INPUT = Message.user("go", File.from_bytes(b"what it is about"))
 
 
 class Crash(BaseException):
@@ -59,10 +64,17 @@ async def run_with_a_crash(make: Callable[[], Agent], point: str, number: int) -
         if result is None:
             result = await process(store, make(), lambda _: None)
         records = await Steptrail(Environment(store=store)).session("s").events()
+        assert not await store.blob_faults()
     finally:
         await store.close()
     return Ended(result, [record.event for record in records], reached, crashed)
 
 
 async def process(store: EventStore, agent: Agent, reach: Callable[[str], None]) -> RunResult:
-    return await Steptrail(Environment(store=store, reach=reach)).run(agent, "go", session="s", key=KEY)
+    trail = Steptrail(Environment(store=store, reach=reach))
+    result, session = await trail.run(agent, INPUT, session="s", key=KEY), trail.session("s")
+    while asked := result.state.open_calls:
+        for call in asked:
+            await session.answer(call.id, "known", by="ana", key=call.id)
+        result = await session.resume(agent)
+    return result

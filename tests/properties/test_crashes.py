@@ -17,6 +17,7 @@ from steptrail import (
     StopReason,
     ToolContext,
     ToolEffect,
+    external_tool,
     tool,
 )
 from steptrail.domain.agent.events import ExecutionResumed
@@ -26,9 +27,11 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, ToolBlockingHook
+from steptrail.messages import File
 from steptrail.models import ModelReply, Usage
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.normalise import normalise
+from steptrail.tools import ToolReply
 from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_crash
 
 IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -40,8 +43,8 @@ def read(n: int) -> int:
 
 
 @tool(effect=ToolEffect.IDEMPOTENT)
-def put(n: int) -> dict[str, int]:
-    return {"stored": n}
+def put(n: int) -> ToolReply:
+    return ToolReply({"stored": n}, File.from_bytes(f"stored {n}".encode()))
 
 
 @tool(effect=ToolEffect.KEYED)
@@ -54,11 +57,14 @@ def fail(n: int) -> int:
     raise RuntimeError(f"no {n} today")
 
 
+know = external_tool("know", "Know the way.", {"type": "object", "properties": {"n": {}}})
+
+
 def agent_with(script: Sequence[Reply], policy: ErrorPolicy, *, hooks: bool) -> Agent:
     builder = (
         AgentBuilder("crashing")
         .with_model(ScriptedModel(script))
-        .with_tools(read, put, pay, fail)
+        .with_tools(read, put, pay, fail, know)
         .with_error_policy(policy)
         .with_max_steps(6)
     )
@@ -126,7 +132,7 @@ async def check_every_commit_point(make: Callable[[], Agent]) -> Ended:
 
 SEVERAL = calls(("read", {"n": 1}), ("pay", {"n": 2}), ("fail", {"n": 3}), ("put", {"n": 4}), ("nobody", {}))
 OFTEN = pytest.mark.slow("crashes some dozen times")
-WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
+WRONG = calls(("read", {"n": "x"}), ("know", {}), ("pay", {"n": 5}))
 
 
 @pytest.mark.parametrize("hooks", [False, pytest.param(True, marks=pytest.mark.slow("a hundred crashes each"))])
@@ -163,7 +169,7 @@ def request(tool: str, n: JsonValue) -> tuple[str, dict[str, JsonValue]]:
 
 
 requested = st.builds(
-    request, st.sampled_from(["read", "put", "pay", "fail", "nobody"]), st.integers(0, 3) | st.just("x")
+    request, st.sampled_from(["read", "put", "pay", "fail", "know", "nobody"]), st.integers(0, 3) | st.just("x")
 )
 replies: st.SearchStrategy[Reply] = st.one_of(
     st.lists(requested, min_size=1, max_size=3).map(lambda wanted: calls(*wanted)),
@@ -198,7 +204,7 @@ def summary(messages: Sequence[Message]) -> ModelReply:
     return say(f"{len(messages)}", usage=Usage(input=3))
 
 
-growing: list[Reply] = [call("read", n=1), TOO_LONG, calls(("read", {"n": 2}), ("put", {"n": 3}))]
+growing: list[Reply] = [call("read", n=1), call("know", n=1), TOO_LONG, calls(("read", {"n": 2}), ("put", {"n": 3}))]
 failing = st.sampled_from([TimeoutError("too late"), OSError("cut"), TimeoutError("again"), call("read", n=1)])
 
 
