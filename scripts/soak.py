@@ -1,7 +1,7 @@
 """Let the crash harness loose for a long time, say what it did to the store, and write that into docs/reliability.md.
 
-python -m scripts.soak [--store sqlite,postgres] [--minutes 20] [--events 100000] [--sessions 240] [--approvals 2000]
-    [--restarted 1000] [--runs tide,contest,kills,take-overs,approvals,fleet,woken,restarts,rolling] [--seed N]
+python -m scripts.soak [--store sqlite,postgres] [--minutes 20] [--events 100000] [--sessions 240] [--questions 2000]
+    [--restarted 1000] [--runs tide,contest,kills,take-overs,answers,fleet,woken,restarts,rolling] [--seed N]
 
 A run with fewer events or minutes than that, or with some of the runs, only prints what it found.
 """
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sessions", type=int, default=240, help="how many sessions are killed at random moments")
     parser.add_argument("--runs", default=",".join(_RUNS), help="what to run: " + ", ".join(_RUNS))
     parser.add_argument("--minutes", type=float, default=_FULL_TIME, help="how long sessions are taken over")
-    parser.add_argument("--approvals", type=int, default=2000, help="how many approvals four people answer at once")
+    parser.add_argument("--questions", type=int, default=2000, help="how many questions four people answer at once")
     parser.add_argument("--restarted", type=int, default=1000, help="how many sessions run while the server restarts")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     given = parser.parse_args(arguments)
@@ -106,10 +106,10 @@ def _take_overs(pool: WorkerPool, store: str, url: str, folder: Path, given: arg
     return Soaked(store, "6 on one session, taken over", f"{sessions} sessions, {segments} segments", kills, broken)
 
 
-def _approvals(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
-    answered = answer_at_once(pool, url, folder, approvals=given.approvals)
-    print(f"{store}: approvals: {answered}", flush=True)
-    return Soaked(store, "4 answer at once", f"{answered.approvals:,} approvals", 0, answered.broken)
+def _answers(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    answered = answer_at_once(pool, url, folder, questions=given.questions)
+    print(f"{store}: answers: {answered}", flush=True)
+    return Soaked(store, "4 answer at once", f"{answered.questions:,} questions", 0, answered.broken)
 
 
 def _fleet(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
@@ -162,7 +162,7 @@ _RUNS = {
     "contest": _contest,
     "kills": _kills,
     "take-overs": _take_overs,
-    "approvals": _approvals,
+    "answers": _answers,
     "fleet": _fleet,
     "woken": _woken,
     "restarts": _restarts,

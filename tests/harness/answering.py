@@ -1,6 +1,7 @@
-"""People who answer the same approvals at the same moment, each in a process of its own: one of them is heard.
+"""People who answer the same questions at the same moment, each in a process of its own: one of them is heard.
 
-Each session asks for two in one reply, and half of the people begin with the second.
+Each session asks for an approval and for the result of an external call in one reply, and half of the people begin with
+the second.
 """
 
 import asyncio
@@ -10,11 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.errors import CommandRejected
 from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.tools.external import external_tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.kernel.environment import Environment
@@ -33,21 +37,21 @@ _OF_A_SESSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many approvals were asked for, of how many exactly one answer was accepted, and what the logs show."""
+    """How many questions were asked, of how many exactly one answer was accepted, and what the logs show."""
 
-    approvals: int
+    questions: int
     accepted_once: int
     found: LogAudit
 
     @property
     def broken(self) -> int:
         """How often a promise was broken."""
-        return self.approvals - self.accepted_once + self.found.broken
+        return self.questions - self.accepted_once + self.found.broken
 
 
-def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, approvals: int, people: int = 4) -> Answered:
-    """Have each of `approvals` approvals answered by `people` processes at the same moment; half of them say no."""
-    sessions = [f"asks-{number}" for number in range(approvals // _OF_A_SESSION)]
+def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, questions: int, people: int = 4) -> Answered:
+    """Have each of so many questions answered by `people` processes at the same moment; half of them say no."""
+    sessions = [f"asks-{number}" for number in range(questions // _OF_A_SESSION)]
     pool.run(ask, url, sessions).answer()
     ledgers = {session: Ledger(folder / f"{session}.jsonl") for session in sessions}
     meeting = meeting_of(folder, people)
@@ -62,18 +66,18 @@ def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, approvals: int, 
         # The run goes on after the last answer, and with nothing before it.
         is_over = asyncio.run(goes_on(url, session))
         once += sum(count == 1 for count in times.values()) if is_over else 0
-    return Answered(approvals, once, found)
+    return Answered(questions, once, found)
 
 
 async def goes_on(url: str, session: str) -> bool:
     """Tell whether the session has no question left, and is due."""
     async with Steptrail(Environment(store=opened(url))) as trail:
         state = await trail.session(session).state()
-        return not state.open_approvals and standing(state).is_due(state.as_of)
+        return not (state.open_approvals or state.open_calls) and standing(state).is_due(state.as_of)
 
 
 def ask(url: str, sessions: Sequence[str]) -> None:
-    """Run each session until it waits for its approvals."""
+    """Run each session until it waits for the answers."""
 
     @tool(approval=True)
     def pay() -> str:
@@ -81,8 +85,9 @@ def ask(url: str, sessions: Sequence[str]) -> None:
         return "paid"
 
     async def main() -> None:
-        reply = calls(("pay", {}), ("pay", {}))
-        agent = AgentBuilder("asks").with_model(ScriptedModel([reply, "Paid."])).with_tools(pay).build()
+        know = external_tool("know", "Know the way.", {"type": "object", "properties": {}})
+        reply = calls(("pay", {}), ("know", {}))
+        agent = AgentBuilder("asks").with_model(ScriptedModel([reply, "Paid."])).with_tools(pay, know).build()
         store = opened(url)
         async with Steptrail(Environment(store=store)) as trail:
             for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
@@ -93,22 +98,27 @@ def ask(url: str, sessions: Sequence[str]) -> None:
 
 
 def answer_all(url: str, sessions: Sequence[str], folder: Path, meeting: Path, number: int, people: int) -> None:
-    """Answer the approvals of each session when all others are about to, too. For a process of its own."""
+    """Answer the questions of each session when all others are about to, too. For a process of its own."""
 
     async def main() -> None:
         store = opened(url)
         async with Steptrail(Environment(store=store)) as trail:
             for turn, name in enumerate(sessions, 1):
                 session = trail.session(name)
-                approvals = (await session.state()).open_approvals
+                state = await session.state()
+                says_yes, by = (turn + number) % 2, f"person {number}"
+                decide = session.approve if says_yes else session.deny
+                said: dict[str, Any] = {"result": "left"} if says_yes else {"error": "lost"}
+                (approval,), (call,) = state.open_approvals, state.open_calls
+                answers = [(approval.id, partial(decide, approval.id, by=by))]
+                answers.append((call.id, partial(session.answer, call.id, **said, by=by)))
                 everybody_is_here(places, number, people, turn)
-                say = session.approve if (turn + number) % 2 else session.deny
-                for approval in reversed(approvals) if number % 2 else approvals:
+                for question, answer in reversed(answers) if number % 2 else answers:
                     try:
-                        await say(approval.id, by=f"person {number}")
+                        await answer()
                     except CommandRejected:
                         continue
-                    Ledger(folder / f"{name}.jsonl").write("answered", approval.id)
+                    Ledger(folder / f"{name}.jsonl").write("answered", question)
 
     with meeting.open("r+b") as file, mmap.mmap(file.fileno(), 0) as places:
         asyncio.run(main())

@@ -1,7 +1,7 @@
 """Promises about one session that its log and a ledger alone can show broken, whatever processes did to it.
 
 The ledger is written by those who took part: a tool that begins writes `began <effect id>`, who was told that something
-is stored writes `answered <approval id>`, `said <text>`, `asked stop` or `asked pause`.
+is stored writes `answered <approval or effect id>`, `said <text>`, `asked stop` or `asked pause`.
 """
 
 from collections import Counter
@@ -26,13 +26,16 @@ from steptrail.domain.agent.events import (
     StepCompleted,
     StepStarted,
     StopRequested,
+    ToolCallDeferred,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
 )
 from steptrail.domain.kernel.record import Recorded
 from steptrail.testing.crash import LedgerEntry
 
-_STARTS = (StepStarted, InferenceStarted, ToolExecutionStarted)
+_STARTS = (StepStarted, InferenceStarted, ToolCallDeferred, ToolExecutionStarted)
 _REQUESTS = {"stop": StopRequested, "pause": PauseRequested}
 
 
@@ -42,16 +45,20 @@ class LogAudit:
 
     `owned_at_once`: segments that were opened out of turn, and events of a segment that had been taken over, but for
     late reports of its calls. `starts_missing`: tool calls that began more often than the log has started them.
-    `answered_twice`: approvals with more than one answer in the log, or accepted of more than one person.
-    `unapproved`: calls that started without the yes that was asked for, or while a question of their reply was open.
-    `sends_lost`: messages that somebody was told
-    are stored, and that are not there once. `commands_ignored`: steps, model calls and tools that were started after a
-    stop or a pause was stored, and stops and pauses that somebody was told are stored and that are not there.
+    `asked_twice`: external calls that were asked for more than once. `answered_twice`: approvals and external calls
+    with more than one answer in the log, or accepted of more than one person. `answers_lost`: those of which somebody
+    was told that an answer is stored, and that have none. `unapproved`: calls that started without the yes that was
+    asked for, or while a question of their reply was open.
+    `sends_lost`: messages that somebody was told are stored, and that are not there once. `commands_ignored`: steps,
+    model calls and tools that were started after a stop or a pause was stored, and stops and pauses that somebody was
+    told are stored and that are not there.
     """
 
     owned_at_once: int = 0
     starts_missing: int = 0
+    asked_twice: int = 0
     answered_twice: int = 0
+    answers_lost: int = 0
     unapproved: int = 0
     sends_lost: int = 0
     commands_ignored: int = 0
@@ -72,13 +79,16 @@ def audit_log(records: Sequence[Recorded[AgentEvent]], entries: Sequence[LedgerE
     """Hold the whole log of a session against the ledger of everybody who took part in it."""
     began = Counter(entry.effect for entry in entries if entry.what == "began")
     started = Counter(r.event.effect_id for r in records if isinstance(r.event, ToolExecutionStarted))
-    answers = Counter(r.event.approval_id for r in records if isinstance(r.event, ApprovalGranted | ApprovalDenied))
+    asked = Counter(r.event.effect_id for r in records if isinstance(r.event, ToolCallDeferred))
+    answers = Counter(_answers(records))
     accepted = Counter(entry.effect for entry in entries if entry.what == "answered")
     heard = Counter(_heard(records))
     return LogAudit(
         owned_at_once=_owned_at_once(records),
         starts_missing=(began - started).total(),
+        asked_twice=asked.total() - len(asked),
         answered_twice=sum(times > 1 for times in (answers | accepted).values()),
+        answers_lost=len(accepted.keys() - answers.keys()),
         unapproved=_unapproved(records),
         sends_lost=sum(entry.what == "said" and heard[entry.effect] != 1 for entry in entries),
         commands_ignored=_started_in_spite(records) + _never_stored(records, entries),
@@ -100,6 +110,23 @@ def _owned_at_once(records: Sequence[Recorded[AgentEvent]]) -> int:
             case _:
                 count += written_in not in {0, segment}
     return count
+
+
+def _answers(records: Sequence[Recorded[AgentEvent]]) -> Iterator[str]:
+    deferred = dict[int, str]()
+    for record in records:
+        match record.event:
+            case StepStarted():
+                deferred.clear()
+            case ToolCallDeferred(position=position, effect_id=effect):
+                deferred[position] = effect
+            case ApprovalGranted(approval_id=approval) | ApprovalDenied(approval_id=approval):
+                yield approval
+            case ToolExecutionCompleted(settled_by=str()) | ToolExecutionFailed(settled_by=str()) as event:
+                if event.position in deferred:
+                    yield deferred[event.position]
+            case _:
+                continue
 
 
 def _unapproved(records: Sequence[Recorded[AgentEvent]]) -> int:

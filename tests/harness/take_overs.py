@@ -1,4 +1,4 @@
-"""Many processes that want the same session: they run it, take it over, stop, pause, say things and answer approvals.
+"""Many processes that want the same session: they run it, take it over, stop, pause, say things and answer questions.
 
 Each of them pauses now and then between any two looks at the store, is stopped and woken, and is killed and started
 again. What may be said of the outcome is said by the log and the ledger alone.
@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, SessionNotFound, StoreLocked
@@ -19,11 +20,14 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.tools.external import external_tool
+from steptrail.infrastructure.tools.reply import ToolReply
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.files import File
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel, calls, say
@@ -49,15 +53,15 @@ class Prize:
     ledger: Ledger
 
     def agent(self) -> Agent:
-        """Return an agent that asks for an unsafe call and two that need a yes in each step, and then answers."""
+        """Return an agent that asks for an unsafe call, an external one and two that need a yes in each step."""
         ledger = self.ledger
 
         @tool(effect=ToolEffect.UNSAFE)
-        async def act(context: ToolContext) -> str:
+        async def act(context: ToolContext) -> ToolReply:
             """Do what must not be done twice."""
             ledger.write("began", context.effect_id)
             await asyncio.sleep(0.002)
-            return "done"
+            return ToolReply("done", File.from_bytes(context.effect_id.encode()))
 
         @tool(effect=ToolEffect.UNSAFE, approval=True)
         async def pay(context: ToolContext) -> str:
@@ -67,9 +71,10 @@ class Prize:
 
         def reply(request: ModelRequest) -> ModelReply:
             asked = sum(bool(message.tool_calls) for message in request.messages)
-            return say("All done.") if asked >= _STEPS else calls(("pay", {}), ("act", {}), ("pay", {}))
+            return say("All done.") if asked >= _STEPS else calls(("pay", {}), ("act", {}), ("know", {}), ("pay", {}))
 
-        builder = AgentBuilder("prize").with_model(ScriptedModel([reply] * _MOST_REPLIES)).with_tools(act, pay)
+        know = external_tool("know", "Know the way.", {"type": "object", "properties": {}})
+        builder = AgentBuilder("prize").with_model(ScriptedModel([reply] * _MOST_REPLIES)).with_tools(act, pay, know)
         endless = Limits(max_steps=None, max_tokens=None, timeout=None, max_unproductive_segments=100_000)
         return builder.with_limits(endless).build()
 
@@ -135,14 +140,19 @@ def own(prize: Prize, seed: int, times: int | None = None) -> None:
 
 
 def answer(prize: Prize, seed: int) -> None:
-    """Answer what waits for approval, as others do at the same moment."""
+    """Answer what waits for approval, and what is asked for outside, as others do at the same moment."""
 
     async def attempt(trail: Steptrail, draw: random.Random) -> None:
         session = trail.session(prize.session)
-        for approval in (await session.state()).open_approvals:
+        state, by = await session.state(), f"person {os.getpid()}"
+        for approval in state.open_approvals:
             say_it = session.approve if draw.random() < 0.7 else session.deny
-            if await _accepted(say_it(approval.id, by=f"person {os.getpid()}")):
+            if await _accepted(say_it(approval.id, by=by)):
                 prize.ledger.write("answered", approval.id)
+        for call in state.open_calls:
+            said: dict[str, Any] = {"result": "left"} if draw.random() < 0.7 else {"error": "lost"}
+            if await _accepted(session.answer(call.id, **said, by=by)):
+                prize.ledger.write("answered", call.id)
 
     _go_on(prize, seed, attempt)
 
@@ -174,6 +184,8 @@ def finish(prize: Prize, seed: int) -> str:
             while (state := await session.state()).is_open:
                 for approval in state.open_approvals:
                     await session.approve(approval.id, by="the last one")
+                for call in state.open_calls:
+                    await session.answer(call.id, "left", by="the last one")
                 await session.resume(prize.agent(), take_over=True)
             return state.status.value
 

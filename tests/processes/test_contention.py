@@ -58,10 +58,10 @@ def test_of_processes_that_take_a_lease_from_each_other_and_are_killed_one_has_i
     assert (found.granted > 100, found.kills > 10) == (True, True), found
 
 
-def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
+def test_of_four_people_who_answer_a_question_at_the_same_moment_one_is_heard(
     store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    answered = answer_at_once(pool, store_url, tmp_path, approvals=12)
+    answered = answer_at_once(pool, store_url, tmp_path, questions=12)
     assert answered.broken == 0, answered
 
 

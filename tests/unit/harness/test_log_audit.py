@@ -14,6 +14,7 @@ from steptrail.domain.agent.events import (
     SessionStarted,
     StepStarted,
     StopRequested,
+    ToolCallDeferred,
     ToolExecutionCompleted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
@@ -28,6 +29,8 @@ from tests.unit.agent.story import resumed, started
 CALLED = ToolExecutionStarted(
     position=0, call_id="c", tool="pay", effect_id="e1", effect=ToolEffect.UNSAFE, arguments_digest="d"
 )
+DEFERRED = ToolCallDeferred(position=0, call_id="c", tool="know", effect_id="e1", arguments_digest="d", expires_at=1)
+TOLD_SO = ToolExecutionCompleted(position=0, result="left", duration_seconds=0.0, settled_by="ana")
 ASKED = ApprovalRequested(approval_id="e1", position=0, tool="pay", arguments_digest="d", expires_at=1, asked_by="pay")
 OTHER = structs.replace(ASKED, approval_id="e2", position=1)
 GRANTED, DENIED = ApprovalGranted(approval_id="e1", by="ana"), ApprovalDenied(approval_id="e1", by="bob")
@@ -75,6 +78,11 @@ def test_a_sound_log_has_nothing_wrong() -> None:
         ([*BEGUN, (1, CALLED)], [("began", "e1"), ("began", "e1")], LogAudit(starts_missing=1)),
         ([*BEGUN, (1, ASKED), (0, GRANTED), (0, DENIED)], [], LogAudit(answered_twice=1)),
         ([*BEGUN, (1, ASKED), (0, GRANTED)], [("answered", "e1")] * 2, LogAudit(answered_twice=1)),
+        ([*BEGUN, (1, DEFERRED), (0, TOLD_SO)], [("answered", "e1")], LogAudit()),
+        ([*BEGUN, (1, DEFERRED), (0, TOLD_SO), (0, TOLD_SO)], [], LogAudit(answered_twice=1)),
+        ([*BEGUN, (1, DEFERRED), (2, resumed(2)), (2, DEFERRED)], [], LogAudit(asked_twice=1)),
+        ([*BEGUN, (1, DEFERRED)], [("answered", "e1")], LogAudit(answers_lost=1)),
+        ([*BEGUN, (0, STOPPED), (1, DEFERRED)], [], LogAudit(commands_ignored=1)),
         ([*BEGUN, (1, ASKED), (0, DENIED), (1, CALLED)], [], LogAudit(unapproved=1)),
         ([*BEGUN, (1, ASKED), (1, OTHER), (0, GRANTED), (1, CALLED)], [], LogAudit(unapproved=1)),
         (BEGUN, [("said", "And now?")], LogAudit(sends_lost=1)),
