@@ -23,13 +23,13 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Ledger, finished_effects, repeated
 from tests.harness.crash_audit import read_log
 from tests.harness.fleet_delays import Delays, delays_in
-from tests.harness.fleet_yard import AGENT, LEASE_SECONDS, Load, Yard
+from tests.harness.fleet_yard import AGENT, LEASE_SECONDS, SIGNED, Load, Yard
 from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_urls import opened, with_short_leases
 from tests.harness.worker_pool import Worker, WorkerPool
 
 _ONE_IN = 5
-"""One session in so many asks a person, and one in so many is said something."""
+"""One session in so many asks people, for a yes and for a result, and one in so many is said something."""
 _LOOK_SECONDS = 0.1
 _HANGS_SECONDS = 1500.0
 
@@ -172,7 +172,11 @@ class _Users:
             self._to_tell.pop()
         for question in await trail.inbox(limit=20):
             with suppress(CommandRejected):
-                await trail.session(id_of(question.stream)).approve(question.id, by="ana")
+                session = trail.session(id_of(question.stream))
+                if question.kind == "external":
+                    await session.answer(question.id, SIGNED, by="ana")
+                else:
+                    await session.approve(question.id, by="ana")
                 self._yard.ledger.write("answered", question.id)
         return self._begun == len(self._names) and not self._to_tell
 

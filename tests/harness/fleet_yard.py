@@ -14,6 +14,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.tools.external import external_tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
@@ -21,10 +22,12 @@ from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.waking import Waking
 from steptrail.testing.crash import Ledger
-from steptrail.testing.scripted_model import ScriptedModel, call, say
+from steptrail.testing.scripted_model import ScriptedModel, call, calls, say
 
 AGENT: Final = "fleet"
 LEASE_SECONDS: Final = 3.0
+SIGNED: Final = "signed"
+"""The result of the external call that is asked for beside an approval."""
 _FAILS = 0.1
 """The part of the model's answers that fail."""
 _MOST_REPLIES = 100_000
@@ -68,12 +71,13 @@ class Yard:
 
         def reply(request: ModelRequest) -> ModelReply:
             last = next(i for i, message in enumerate(reversed(request.messages)) if message.is_user())
-            served = sum(message.is_tool() for message in request.messages[len(request.messages) - last :])
+            said = request.messages[len(request.messages) - last :]
+            served = sum(message.is_tool() and message.text != SIGNED for message in said)
             asks = any(message.is_user() and message.text == "Pay." for message in request.messages)
             if draw.random() < _FAILS:
                 raise ConnectionError("no line")
             if served == 0:
-                return call("pay" if asks else "serve")
+                return calls(("pay", {}), ("sign", {})) if asks else call("serve")
             return call("serve") if served < self.load.calls else say("Done.")
 
         async def act(context: ToolContext) -> str:
@@ -92,8 +96,9 @@ class Yard:
             """Pay somebody."""
             return await act(context)
 
+        sign = external_tool("sign", "Sign for it.", {"type": "object", "properties": {}})
         model = ScriptedModel([reply] * _MOST_REPLIES)
         policy = ErrorPolicy.retry_all(20).with_backoff(Backoff.linear(0.3))
         limits = Limits(max_steps=None, max_tokens=None, longest_wait=0.1, max_unproductive_segments=1000)
-        builder = AgentBuilder(AGENT).with_model(model).with_tools(serve, pay).with_error_policy(policy)
+        builder = AgentBuilder(AGENT).with_model(model).with_tools(serve, pay, sign).with_error_policy(policy)
         return builder.with_limits(limits).build()
