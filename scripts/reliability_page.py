@@ -32,12 +32,14 @@ MEANING = """\
 ## What was run
 
 *Agents.* One agent: its model fails once, so that a wait is sat out; then it asks for two tools, which run one after
-the other or *side by side*; then it answers. It has a hook of every type. Each row is one fault point of the runner,
-one store and one class of effect; each kill in it is a session of its own, killed when a process comes by that point
-the first time, the second time and so on to the last. So the appends include the start, every result, the decisions,
-what hooks changed, and the end. Side by side, the second call takes effect when the first one's end is stored, so that
-every run comes by the same points. For a call that waits for a person (`unsafe, park`) the person looks at the outside
-world and says what happened.
+the other or *side by side*, and for an external one, which a person answers; then what was said before is summed up by
+a model; then it answers. It has a hook of every type and instructions for each step, and its input and the results of
+its tools have files. Each row is one fault point of the runner, one store and one class of effect; each kill in it is a
+session of its own, killed when a process comes by that point the first time, the second time and so on to the last. So
+the appends include the start, every result with its file, the question and its answer, the decisions, what hooks and
+instructions changed, the summary, and the end. Side by side, the second call takes effect when the first one's end is
+stored, so that every run comes by the same points. For a call that waits for a person (`unsafe, park`) the person looks
+at the outside world and says what happened.
 
 *Workflows.* A node that fails once and is tried again, then what takes effect, then a node at the end: one tool, four
 side by side, an agent or another workflow as a node, a map of three items two at a time, a request to a person and a
@@ -54,10 +56,10 @@ whenever it is told that events are stored.
 | --- | --- |
 | kills | processes that died at the point; each was gone on with in another process |
 | events lost | events that a process was told are stored, or that were there after the kill, and are gone or changed |
-| finished tools repeated | tools and nodes that ran again after their end was stored, requests and runs begun twice |
+| finished tools repeated | tools and nodes that ran again after their end, questions asked and runs begun twice |
 | `keyed` without its id | effects of `keyed` tools under an id that the log does not know |
 | `unsafe` repeated | effects of `unsafe` tools that happened twice |
-| log whole | sessions without a gap in their versions, whose digests all verify; and the runs below them |
+| log whole | sessions without a gap, whose digests all verify, with all files; and the runs below them |
 | same outcome | sessions that ended with the status, the stop reason and the answer of the run that nobody killed |
 
 Unless an `unsafe` call stayed unknown, the same outcome also means the same events, messages and metadata, but for

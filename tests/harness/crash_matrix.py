@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.kernel.faults import FAULT_POINTS
 from steptrail.testing.crash import Fault, PointCounter
-from tests.harness.crash_audit import Finding, audit, read_log, undisturbed
+from tests.harness.crash_audit import Finding, audit, faults_of_blobs, read_log, undisturbed
 from tests.harness.crash_workload import VARIANTS, Variant, Workload, go
 from tests.harness.flow_audit import audit_flow, read_flow, undisturbed_flow
 from tests.harness.flow_workload import FLOW_VARIANTS, FlowVariant, FlowWorkload, go_flow
@@ -89,19 +89,20 @@ def kill_everywhere(
     *,
     points: Sequence[str] | None = None,
     most: int | None = None,
-    last: bool = False,
+    later: int = 0,
 ) -> list[Cell]:
     """Kill a run at every point and go on with it; at each at most `most` times, the first and the last among them.
 
-    Of once it is the first, or the `last`. `points` leaves the others out. `folder` is for the ledgers. Fails when a
-    process does not come to the point it was to be killed at, or when the one that goes on does not end.
+    It is so many times `later`, where after the last comes the first again. `points` leaves the others out. `folder` is
+    for the ledgers. Fails when a process does not come to the point it was to be killed at, when the one that goes on
+    does not end, and when bodies or files are left in the store that are damaged, or that no event names.
     """
     subject = _AGENT if isinstance(variant, Variant) else _FLOW
     url = with_short_leases(url)
     counter = PointCounter()
     whole = asyncio.run(subject.undisturbed(url, folder, variant, counter))
     assert set(counter.reached) == set(variant.points), f"a run comes by {sorted(counter.reached)}"
-    cuts = [Fault(point, n) for point in points or variant.points for n in _spread(counter.reached[point], most, last)]
+    cuts = [Fault(point, n) for point in points or variant.points for n in _spread(counter.reached[point], most, later)]
     cells: list[Cell] = []
     for batch in _batches(cuts, os.cpu_count() or 1):
         workloads = [subject.new(url, folder, variant) for _ in batch]
@@ -115,6 +116,7 @@ def kill_everywhere(
         for fault, workload, before, ending in zip(batch, workloads, killed, endings, strict=True):
             after = asyncio.run(subject.read(url, workload.session))
             cells.append(Cell(fault, variant, subject.audit(workload, [before], after, ending, whole)))
+    assert not (left := asyncio.run(faults_of_blobs(url))), left
     return cells
 
 
@@ -156,13 +158,11 @@ def _counted(variant: Variant | FlowVariant, effect: ToolEffect, counts: Sequenc
     return sum(counts) if variant.effect is effect else None
 
 
-def _spread(reached: int, most: int | None, last: bool) -> list[int]:
-    """Return which times out of `reached` to die, evenly spread, from the first to the last."""
+def _spread(reached: int, most: int | None, later: int) -> list[int]:
+    """Return which times out of `reached` to die, evenly spread, from the first to the last, and so many later."""
     if most is None or reached <= most:
         return list(range(1, reached + 1))
-    if most == 1:
-        return [reached if last else 1]
-    return sorted({1 + round(i * (reached - 1) / max(1, most - 1)) for i in range(most)})
+    return sorted({1 + (round(i * (reached - 1) / max(1, most - 1)) + later) % reached for i in range(most)})
 
 
 def _batches(cuts: Sequence[Fault], size: int) -> Iterator[Sequence[Fault]]:

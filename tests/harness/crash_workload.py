@@ -1,8 +1,9 @@
 """The run that the crash harness kills: an agent that comes by every fault point, and the end that it must come to.
 
 Its model fails once, so that a wait is sat out, then asks for two tools of one effect class, which run one after the
-other or side by side, then answers, and it has a hook of every type. What its tools did, and what its process was told
-is stored, stands in a ledger.
+other or side by side, and for one that is answered outside. Then what was said before is summed up, and it answers. It
+has a hook of every type and instructions for each step, and files come with its input and from its tools. What its
+tools did, and what its process was told is stored, stands in a ledger.
 """
 
 import asyncio
@@ -15,26 +16,32 @@ from typing import Final, NamedTuple, Self
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted
 from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.messages import Message
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.tools.external import external_tool
+from steptrail.infrastructure.tools.reply import ToolReply
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.compaction import Compaction
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
+from steptrail.runtime.kernel.files import File
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, calls
@@ -72,6 +79,10 @@ Each with the two calls one after the other, and side by side.
 """
 
 
+_BEFORE: Final = (Message.user("I have been here before. " * 9), Message.assistant("Welcome back. " * 9))
+"""What was said before the run, long enough to be summed up."""
+
+
 class Ending(NamedTuple):
     """How a run ended."""
 
@@ -101,19 +112,24 @@ class Workload:
         together = pair or _Pair()
 
         @tool(effect=variant.effect, on_unknown=variant.on_unknown, concurrent=variant.concurrent)
-        async def act(number: int, context: ToolContext) -> str:
+        async def act(number: int, context: ToolContext) -> str | ToolReply:
             """Run the errand with this number."""
             ledger.write("begun", context.effect_id)
             await together.meet(context)
             ledger.write("done", context.effect_id)
-            return _answer(number)
+            # A person who says what an errand came to has no file of it.
+            is_settled = variant.on_unknown is OnUnknown.PARK
+            return _answer(number) if is_settled else ToolReply(_answer(number), self.file(number))
 
-        asked = calls(("act", {"number": 1}), ("act", {"number": 2}))
+        ask = external_tool("ask", "Ask whether the shop is open.", {"type": "object", "properties": {}})
+        asked = calls(("act", {"number": 1}), ("act", {"number": 2}), ("ask", {}))
         policy = ErrorPolicy.ignore_tool_errors().with_model_error_handling(ErrorHandlingDecision.RETRY)
         builder = (
             AgentBuilder("workload")
             .with_model(ScriptedModel([RuntimeError("no line"), asked, "All done."]))
-            .with_tools(act)
+            .with_tools(act, ask)
+            .with_compaction(Compaction(window=10, keep_steps=1, summarizer=ScriptedModel(["All was said before."])))
+            .with_instructions(_place, every="step", at="tail")
             .with_error_policy(policy.with_max_retries(2).with_backoff(Backoff.linear(0.03)))
         )
         # However often it is killed, it is to come to its end.
@@ -121,6 +137,16 @@ class Workload:
         for hook_type in HookType:
             builder.with_hook(hook_type, CallableHook(_mark, name="mark"))
         return builder.build()
+
+    def file(self, number: int) -> File:
+        """Return the file of the errand with this number, or that of the input for 0. Each session has its own."""
+        return File.from_bytes(f"{self.session} {number}".encode())
+
+    def nameless(self, text: str) -> str:
+        """Return a text without what is another one in each session: its name, and the digests of its files."""
+        for number in range(3):
+            text = text.replace(self.file(number).digest, f"file {number}")
+        return text.replace(self.session, "")
 
     def told(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Note outside of the log what this process was told is stored."""
@@ -170,15 +196,16 @@ async def perform(workload: Workload, reach: Reach) -> Ending:
     async with Steptrail(Environment(store=store, clock=first or SystemClock(), reach=reach)) as trail:
         pair = _Pair()
         agent = workload.agent(pair)
+        said = Message.user("Run the errands.", workload.file(0))
 
         def told(records: Sequence[Recorded[AgentEvent]]) -> None:
             workload.told(records)
             pair.told(records)
             if first is not None:
-                first.sit_out(records)
+                first.sit_out([record for record in records if getattr(record.event, "kind", "") != "external"])
 
         # The key makes the same command safe to repeat also after its end.
-        result = await trail.run(agent, "Run the errands.", session=name, key=name, on_commit=told)
+        result = await trail.run(agent, said, session=name, key=name, history=_BEFORE, on_commit=told)
         session = trail.session(name, on_commit=told)
         while await _settled(workload, session, result):
             result = await session.resume(agent)
@@ -187,7 +214,7 @@ async def perform(workload: Workload, reach: Reach) -> Ending:
 
 
 async def _settled(workload: Workload, session: Session, result: RunResult) -> bool:
-    """Do what the person does whom a parked call waits for: look at the other side, and say what it knows."""
+    """Do what the person does who is asked: look at the other side for a call that is parked, and say what it knows."""
     parked = [call for call in result.state.tool_executions if call.phase is CallPhase.PARKED]
     done = {entry.effect for entry in workload.ledger.entries() if entry.what == "done"}
     for call in parked[:1]:  # of several the run asks about one after the other
@@ -196,11 +223,20 @@ async def _settled(workload: Workload, session: Session, result: RunResult) -> b
             await session.settle(effect, "completed", by="ana", result=_answer(number))
         else:
             await session.settle(effect, "rerun", by="ana")
-    return bool(parked)
+    if parked:
+        return True
+    for asked in result.state.open_calls:
+        await session.answer(asked.id, "it is open", by="ana", key=asked.id)
+        workload.ledger.write("answered", asked.id)
+    return bool(result.state.open_calls)
 
 
 def _answer(number: int) -> str:
     return f"errand {number} is done"
+
+
+def _place(state: AgentState) -> str:
+    return f"This is step {state.step_count + 1}."
 
 
 def _mark(state: HookState) -> HookState:

@@ -1,7 +1,7 @@
 """Where the stores are that the harness is let loose on, by their short names, and how it opens them."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -38,10 +38,14 @@ def store_to_use_up(name: str, folder: Path) -> Generator[str]:
 
 
 class TestedStore(EventStore, Protocol):
-    """What the harness needs of a store: the port, and a check of the digests."""
+    """What the harness needs of a store: the port, and checks of the digests and of what lies beside the events."""
 
     async def verify(self, stream: str) -> object | None:
         """Return the first commit of the stream that is not what was appended, or None."""
+        ...
+
+    async def blob_faults(self) -> Sequence[object]:
+        """Return the blobs that are damaged, and those that no event refers to."""
         ...
 
 

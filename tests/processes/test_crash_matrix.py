@@ -21,12 +21,12 @@ APPENDS = ("before-append", "after-append")
 def test_a_run_killed_at_any_point_goes_on_in_another_process(
     store_url: str, variant: Variant, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    # The first and the last time that a process comes by: what opens a run, and what ends it. Elsewhere one variant
-    # dies the first time, and the next one the last time.
-    cells = kill_everywhere(pool, store_url, tmp_path, variant, points=APPENDS, most=2)
+    # What opens a run and what ends it, and with each variant that follows the next two appends. Elsewhere one variant
+    # dies the first time that a process comes by, and the next one a time later.
+    turn = HERE.index(variant)
+    cells = kill_everywhere(pool, store_url, tmp_path, variant, points=APPENDS, most=2, later=2 * turn)
     others = [point for point in variant.points if point not in APPENDS]
-    last = VARIANTS.index(variant) % 2 == 1
-    cells += kill_everywhere(pool, store_url, tmp_path, variant, points=others, most=1, last=last)
+    cells += kill_everywhere(pool, store_url, tmp_path, variant, points=others, most=1, later=turn)
     assert [cell for cell in cells if not cell.finding.is_good] == []
     killed = Counter(cell.fault.point for cell in cells)
     assert killed == Counter({**dict.fromkeys(others, 1), **dict.fromkeys(APPENDS, 2)})

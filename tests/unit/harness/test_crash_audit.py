@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from steptrail.domain.agent.events import InferenceCompleted, ToolExecutionCompleted, ToolExecutionStarted
+from steptrail.domain.agent.events import (
+    ExecutionStarted,
+    InferenceCompleted,
+    ToolCallDeferred,
+    ToolExecutionCompleted,
+    ToolExecutionStarted,
+)
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.testing.crash import LedgerEntry
 from tests.harness.contention import judge
@@ -58,6 +64,12 @@ def test_an_effect_of_a_finished_call_is_a_repetition(two: Made) -> None:
     whole, run = two
     run.workload.ledger.write("done", f"{run.workload.session}:1:2:0")
     assert found((whole, run)).tools_repeated == 1
+
+
+def test_an_external_call_that_is_asked_for_again_is_a_repetition(two: Made) -> None:
+    log = two[1].log
+    asked = next(record for record in log.records if isinstance(record.event, ToolCallDeferred))
+    assert found(two, after=replace(log, records=[*log.records, asked])).tools_repeated == 1
 
 
 def test_an_effect_under_an_id_that_nobody_gave_out_is_counted(two: Made) -> None:
@@ -110,7 +122,8 @@ def test_what_nobody_heard_and_what_was_heard_twice_are_seen(two: Made) -> None:
     log = two[1].log
     assert judge([], log, ["Run the errands."]).is_good
     assert judge([], log, ["Run the errands.", "And more."]).lost == ["And more."]
-    twice = judge([], replace(log, records=[*log.records, log.records[1]]), ["Run the errands."])
+    start = next(record for record in log.records if isinstance(record.event, ExecutionStarted))
+    twice = judge([], replace(log, records=[*log.records, start]), ["Run the errands."])
     assert (twice.doubled, twice.out_of_turn, twice.unfinished) == (["Run the errands."], 1, 1)
 
 
@@ -141,4 +154,4 @@ def test_a_session_with_a_gap_is_seen(tmp_path: Path) -> None:
 
 def test_a_ledger_is_text_that_anybody_can_read(two: Made) -> None:
     lines = two[1].workload.ledger.path.read_text(encoding="utf-8").splitlines()
-    assert {json.loads(line)[0] for line in lines} == {"begun", "done", "stored"}
+    assert {json.loads(line)[0] for line in lines} == {"begun", "done", "stored", "answered"}
