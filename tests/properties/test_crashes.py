@@ -1,8 +1,9 @@
 """A crash at any commit point and then a resume gives the events of no crash, but for what `normalise` names."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -20,7 +21,7 @@ from steptrail import (
     external_tool,
     tool,
 )
-from steptrail.domain.agent.events import ExecutionResumed
+from steptrail.domain.agent.events import ExecutionResumed, ToolCallDeferred
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -29,9 +30,10 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, ToolBlockingHook
 from steptrail.messages import File
 from steptrail.models import ModelReply, Usage
+from steptrail.runtime.agent.instructions import Instructions
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.normalise import normalise
-from steptrail.tools import ToolReply
+from steptrail.tools import RunnableTool, ToolReply
 from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_crash
 
 IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -204,6 +206,7 @@ def summary(messages: Sequence[Message]) -> ModelReply:
     return say(f"{len(messages)}", usage=Usage(input=3))
 
 
+COMPACTS = Compaction(window=10, keep_steps=1, summarizer=summary, clear_results_above=0)
 growing: list[Reply] = [call("read", n=1), call("know", n=1), TOO_LONG, calls(("read", {"n": 2}), ("put", {"n": 3}))]
 failing = st.sampled_from([TimeoutError("too late"), OSError("cut"), TimeoutError("again"), call("read", n=1)])
 
@@ -232,10 +235,60 @@ async def test_a_crash_in_a_run_that_compacts_changes_nothing_but_times(script: 
 
     def make() -> Agent:
         agent = agent_with(grown, ErrorPolicy.stop_on_any_error(), hooks=False)
-        compaction = Compaction(window=10, keep_steps=1, summarizer=summary, clear_results_above=0)
-        return replace(agent, compaction=compaction)
+        return replace(agent, compaction=COMPACTS)
 
     await check_every_commit_point(make)
+
+
+@tool(name="know", effect=ToolEffect.UNSAFE)
+def know_here(n: int = 0) -> str:
+    """Know the way in this process."""
+    return f"the way to {n}"
+
+
+knowing = st.builds(request, st.sampled_from(["know", "know", "read", "put"]), st.integers(0, 3))
+
+
+@st.composite
+def settled_otherwise(draw: st.DrawFn) -> Callable[[Agent], Agent]:
+    """Draw other settings for an agent: who knows the way, whether it compacts, and whether it has instructions."""
+    knows: Sequence[RunnableTool] = draw(st.sampled_from([[know], [know_here], []]))
+    compaction = draw(st.sampled_from([None, COMPACTS]))
+    keeps_instructions = draw(st.booleans())
+
+    def settled(agent: Agent) -> Agent:
+        tools = {name: each for name, each in agent.tools.items() if name != "know"} | {t.spec.name: t for t in knows}
+        instructions = agent.instructions if keeps_instructions else Instructions()
+        return replace(agent, tools=tools, compaction=compaction, instructions=instructions)
+
+    return settled
+
+
+@settings(max_examples=1000 if IS_NIGHT else 3)
+@given(
+    st.lists(st.lists(knowing, min_size=1, max_size=3).map(lambda wanted: calls(*wanted)), min_size=1, max_size=2),
+    settled_otherwise(),
+    settled_otherwise(),
+    st.booleans(),
+)
+@pytest.mark.slow("crashes some hundred runs")
+async def test_after_a_crash_an_agent_with_other_settings_goes_on_and_asks_nobody_twice(
+    script: list[Reply], first: Callable[[Agent], Agent], later: Callable[[Agent], Agent], hooks: bool
+) -> None:
+    padded = [*script, *[say("the end")] * 6]
+
+    def make() -> Agent:
+        return next(settled)(agent_with(padded, ErrorPolicy.ignore_tool_errors(), hooks=hooks))
+
+    settled: Iterator[Callable[[Agent], Agent]] = repeat(first)
+    reached = (await run_with_a_crash(make, COMMIT_POINTS[0], 0)).reached
+    for point in COMMIT_POINTS:
+        for number in range(1, reached + 1):
+            settled = chain([first], repeat(later))
+            crashed = await run_with_a_crash(make, point, number)
+            assert crashed.result.output == "the end", (point, number)
+            asked = [event.effect_id for event in crashed.events if isinstance(event, ToolCallDeferred)]
+            assert len(asked) == len(set(asked)), (point, number)
 
 
 async def test_a_crash_of_a_run_that_may_take_no_step_changes_nothing_but_times() -> None:
