@@ -4,7 +4,7 @@ Messages that are given hold files with their bytes. What is stored of them name
 into the store beside the commit that first names them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from operator import is_
 from typing import Any, TypeVar, cast, get_args
@@ -95,18 +95,19 @@ def _earlier(part: FilePart) -> str:
     return f"{part.placeholder[:-1]}, earlier]"
 
 
-def refuse_absent_files(messages: Sequence[Message], what: str) -> None:
+def refuse_absent_files(given: Sequence[Value], what: str, known: Collection[str] = ()) -> None:
     """Raise `ConfigurationError` for a file whose bytes are not at hand, or that somebody else than the user says.
 
-    A digest alone is refused: it could be that of a file of somebody else. `what` names what was given the messages.
+    A digest alone is refused, unless it is `known`: it could be that of a file of somebody else. `given` are messages,
+    or other values that may name files, and `what` names what they were given to.
     """
-    for message in messages:
-        for at, part in files_in(message):
+    for value in given:
+        for at, part in files_in(value):
             # That of a result of a tool stands inside of its part.
-            if not message.is_user() and "files" not in at:
-                role = message.role.value
+            if isinstance(value, Message) and not value.is_user() and "files" not in at:
+                role = value.role.value
                 raise ConfigurationError(f"{what}: files stand in messages of the user, not in one of the {role}")
-            if part.data is None:
+            if part.data is None and part.digest not in known:
                 raise ConfigurationError(
                     f"{what}: the file {part.placeholder} is named without its bytes: make it with `File.from_bytes`"
                 )

@@ -50,12 +50,14 @@ def answer(state: FlowState, command: AnswerQuestion) -> tuple[events.FlowEvent,
     if command.digest is not None and command.digest != request.digest:
         why = f"the question is {request.digest}, not {command.digest}: it was asked anew"
         raise CommandRejected("answer", state.stream_id, why)
+    state.refuse_unknown_files(command.files, data=command.data)
     answered = events.HumanAnswered(
         request_id=request.request_id,
         by=command.by,
         choice=command.choice,
         approved=command.approved,
         data=command.data,
+        files=command.files,
         notes=command.notes,
         key=command.key,
     )
@@ -101,12 +103,14 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[events.FlowEvent
     if command.action == "continue" and visit.next_item and items_seen(run, node, view) != visit.items:
         why = f"{task.node} has begun with a list of {visit.items} items: another has to be as long"
         raise CommandRejected("step", state.stream_id, why)
+    state.refuse_unknown_files(command.files, set=command.sets)
     answered = events.StepAnswered(
         node=task.node,
         visit=task.visit,
         point=point,
         action=command.action,
         sets=command.sets,
+        files=command.files,
         unsets=command.unsets,
         targets=command.targets,
         by=command.by,
@@ -122,6 +126,7 @@ def settle(state: FlowState, command: SettleNode) -> tuple[events.FlowEvent, ...
     if task is None or task.phase is not TaskPhase.PARKED:
         why = f"nobody waits for a verdict on {command.effect_id}"
         raise NotAsked("settle", state.stream_id, why, "a call in doubt is settled once")
+    state.refuse_unknown_files(command.files, output=command.output)
     return (_settled(task, command), *_ended(state, "settled", command.by))
 
 
@@ -129,7 +134,7 @@ def _settled(task: Task, command: SettleNode) -> events.FlowEvent:
     tried, by_whom = of_try(task.key, task.attempt), settled(command.by, command.reason)
     match command.verdict:
         case "completed":
-            return events.NodeAttemptCompleted(**tried, **by_whom, output=command.output)
+            return events.NodeAttemptCompleted(**tried, **by_whom, output=command.output, files=command.files)
         case "failed":
             error = ErrorInfo(
                 type=ErrorType.UNKNOWN,

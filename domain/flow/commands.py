@@ -12,7 +12,7 @@ from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import FromOutside, OwnersCommand
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import ParentRef
@@ -38,7 +38,8 @@ class Brought(Struct, frozen=True, kw_only=True):
 class StartFlow(FromOutside, frozen=True, kw_only=True):
     """Open an execution with an input. A stream that does not exist is opened with it; `new` rejects one that does.
 
-    Without a `worker` the execution is pending: a worker begins with it.
+    Without a `worker` the execution is pending: a worker begins with it. `files` are those, with their bytes, for which
+    objects in the values stand.
     """
 
     DOING = "run"
@@ -49,6 +50,7 @@ class StartFlow(FromOutside, frozen=True, kw_only=True):
     vars: dict[str, JsonValue] = {}
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    files: tuple[FilePart, ...] = ()
     context: JsonValue = None
     metadata: dict[str, JsonValue] = {}
     parent: ParentRef | None = None
@@ -103,6 +105,7 @@ class SettleNode(FromOutside, frozen=True, kw_only=True):
     by: str
     verdict: Verdict
     output: JsonValue = None
+    files: tuple[FilePart, ...] = ()
     message: str | None = None
     reason: str | None = None
 
@@ -120,6 +123,7 @@ class AnswerQuestion(FromOutside, frozen=True, kw_only=True):
     choice: str | None = None
     approved: bool | None = None
     data: JsonValue = None
+    files: tuple[FilePart, ...] = ()
     notes: str | None = None
     digest: str | None = None
     key: str | None = None
@@ -138,6 +142,7 @@ class AnswerStep(FromOutside, frozen=True, kw_only=True):
     by: str
     at: int
     sets: dict[str, JsonValue] = {}
+    files: tuple[FilePart, ...] = ()
     unsets: tuple[str, ...] = ()
     targets: tuple[str, ...] | None = None
     reason: str | None = None

@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from steptrail.domain.errors import CommandRejected, ConfigurationError
+from steptrail.domain.errors import CommandRejected
+from steptrail.domain.files import refuse_absent_files
 from steptrail.domain.flow import commands, events
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
 from steptrail.domain.flow.cutting import forgone
@@ -95,6 +96,9 @@ def _start(state: FlowState, command: commands.StartFlow) -> tuple[events.FlowEv
             "`stop` ends it"
         )
         raise CommandRejected("run", state.stream_id, why)
+    state.refuse_unknown_files(command.files, input=command.input, vars=command.vars)
+    refuse_absent_files(command.messages, "messages", state.files)
+    refuse_absent_files(command.artifacts, "artifacts", state.files)
     opened: tuple[events.FlowEvent, ...] = ()
     if state.phase is RunPhase.ABSENT:
         name = command.flow.definition.name
@@ -107,8 +111,6 @@ def _start(state: FlowState, command: commands.StartFlow) -> tuple[events.FlowEv
 
 
 def _started(state: FlowState, command: commands.StartFlow) -> events.FlowStarted:
-    if any(message.files for message in command.messages):
-        raise ConfigurationError("the `messages` of a workflow hold text: files are given to an agent")
     ordinal = state.fold.executions + 1
     return events.FlowStarted(
         execution_id=execution_id(state.flow_id, ordinal),
@@ -126,6 +128,7 @@ def _started(state: FlowState, command: commands.StartFlow) -> events.FlowStarte
         vars=command.vars,
         messages=command.messages,
         artifacts=command.artifacts,
+        files=command.files,
         context=command.context,
         key=command.key,
         by=command.by,

@@ -8,14 +8,14 @@ from steptrail.domain.copies import own
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 
 Tier = Literal["node", "run"]
 """The settings that decided about a failure: those of the node, or those of the run."""
 
 
 class Artifact(Value, frozen=True, kw_only=True):
-    """A document that a node has made: its text, or the place where it can be found."""
+    """A document that a node has made: its text, the file that it is, or the place where it can be found."""
 
     CONTENT = frozenset({"meta", "text", "uri"})
     STATE = frozenset({"id", "mime_type", "type"})
@@ -24,6 +24,7 @@ class Artifact(Value, frozen=True, kw_only=True):
     mime_type: str | None = None
     text: str | None = None
     uri: str | None = None
+    file: FilePart | None = None
     meta: dict[str, JsonValue] = {}
 
 

@@ -6,6 +6,7 @@ persistent collections, so a copy costs the same after ten nodes and after ten t
 
 from msgspec import Struct, field, structs
 
+from steptrail.domain.files import files_in
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
 from steptrail.domain.flow.failing import working_node
@@ -18,8 +19,10 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.views import Delta, Ended, View
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
+from steptrail.domain.messages import FilePart
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.fold import ExecutionBase, FoldBase
 from steptrail.domain.shared.requests import Request
@@ -98,7 +101,8 @@ class RunFold(ExecutionBase, kw_only=True):
     have failed, and whose tries were cut off or had no end, each with the instant from which the run went on without
     it. The clock `active` shows the time in which any node ran.
     `acted` are the nodes whose open visit may have done what counts only once, noted so that no event looks at all open
-    visits for them. `forkable_at` is the newest version at which there were none.
+    visits for them. `forkable_at` is the newest version at which there were none. `files` are those that came with
+    events of the stream, by digest, also of executions before.
     """
 
     started: FlowStarted
@@ -126,6 +130,7 @@ class RunFold(ExecutionBase, kw_only=True):
     left: Layers[str, int] = field(default_factory=Layers[str, int])
     acted: frozenset[str] = frozenset()
     forkable_at: int = 0
+    files: Layers[str, FilePart] = field(default_factory=Layers[str, FilePart])
 
     @property
     def graph(self) -> Graph:
@@ -192,6 +197,11 @@ class RunFold(ExecutionBase, kw_only=True):
         """Note whether an open visit, or an item of it, may have done what counts only once."""
         visit.acted = visit.acted.updated({place: True} if acted else {}, () if acted else (place,))
         self.acted = self.acted | {visit.node} if visit.acted else self.acted - {visit.node}
+
+    def note_files(self, event: Event) -> None:
+        """Note the files that an event came with."""
+        if came := {part.digest: part for _, part in files_in(event)}:
+            self.files = self.files.updated(came)
 
     def charge(self, bill: BilledUsage) -> None:
         """Add a bill to that of the run."""

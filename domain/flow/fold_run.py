@@ -47,6 +47,7 @@ def _flow_started(fold: FlowFold, event: stored.FlowStarted, at: int) -> None:
     except ValueError as error:
         why = f"its workflow cannot be read: {error}: a newer version of Steptrail recorded it"
         raise RecordTooNew(flow_stream(fold.flow_id), fold.version + 1, event.TYPE, why) from error
+    before = fold.execution
     view = View(vars=Layers(event.vars), messages=Log(event.messages), artifacts=Log(event.artifacts))
     fold.execution = RunFold(
         id=event.execution_id,
@@ -59,6 +60,9 @@ def _flow_started(fold: FlowFold, event: stored.FlowStarted, at: int) -> None:
         marking=Marking.at_entry(graph),
         views={0: view},
     )
+    if before is not None:
+        fold.execution.files = before.files
+    fold.execution.note_files(event)
 
 
 @RUN_HANDLERS.of(stored.FlowForked)

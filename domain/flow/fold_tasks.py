@@ -115,6 +115,7 @@ def _begin_stream(run: RunFold, visit: VisitFold, task: Task, effect: str | None
 def _completed(fold: FlowFold, event: stored.NodeAttemptCompleted, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
         run, visit, task = ended
+        run.note_files(event)
         task.clock = task.clock.stopped(at)
         if event.item is not None:
             visit.results = visit.results.set(event.item, event.output)
@@ -308,6 +309,7 @@ def _hear(fold: FlowFold, event: stored.HumanAnswered | stored.HumanExpired, at:
         is_open = task.phase is TaskPhase.ASKED and task.held is None
         if run is not None and is_open and task.request is not None and task.request.request_id == event.request_id:
             task.landing, task.answered_at = event, at
+            run.note_files(event)
             _answer(run, task, event)
 
 
@@ -322,6 +324,7 @@ def _step_answered(fold: FlowFold, event: stored.StepAnswered, at: int) -> None:
     visit.may_begin = visit.may_begin or task.held == "before"
     visit.may_end = visit.may_end or task.held == "after"
     task.held = None
+    run.note_files(event)
     if event.point == "before":
         _change(run, visit, event)
     _answer(run, task, event)

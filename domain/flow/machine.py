@@ -52,6 +52,7 @@ def _settle_late(event: events.FlowEvent, call: CallInFlight, segment: int) -> e
         attempt=call.attempt,
         segment=segment,
         output=event.output if isinstance(event, events.NodeAttemptCompleted) else None,
+        files=event.files if isinstance(event, events.NodeAttemptCompleted) else (),
         error=event.error if isinstance(event, events.NodeAttemptFailed) else None,
         # What a stream below was billed is told by who goes on with it.
         usage=None if call.runs_a_stream else event.usage,

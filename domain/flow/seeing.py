@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from steptrail.domain.flow.concluding import enabled
+from steptrail.domain.flow.files import form_of
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.kinds.merging import Branch
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.kinds.templates import filled
+from steptrail.domain.flow.kinds.templates import files_shown, filled
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.texts import TEMPLATES
 from steptrail.domain.flow.views import View, changed_apart, sources
@@ -24,10 +25,10 @@ def seen_by(run: RunFold, visit: VisitFold, item: int | None = None) -> Seen:
 
 def given_below(run: RunFold, visit: VisitFold, item: int | None) -> JsonValue:
     """Return what a visit, or an item of a map, gives to the stream that it runs; None for what it cannot fill in."""
-    node = run.node(visit.node, item)
+    node, seen = run.node(visit.node, item), seen_by(run, visit, item)
     templates = [getattr(node, name) for name in TEMPLATES.get(type(node), ())]
     try:
-        return filled(templates, seen_by(run, visit, item))
+        return [filled(templates, seen), *map(form_of, files_shown(templates, seen))]
     except NodeFault:
         return None
 
@@ -57,5 +58,6 @@ def seen_in(run: RunFold, view: View) -> Seen:
         messages=view.messages,
         artifacts=view.artifacts,
         errors=view.errors,
+        files=run.files,
         trace={"run_id": run.id.rpartition(":")[0], "execution_id": run.id, "started": run.started_at},
     )

@@ -29,7 +29,7 @@ from steptrail.domain.shared.requests import Request
 
 S = TypeVar("S", bound=Struct)
 
-FORMAT = "flow.24"
+FORMAT = "flow.25"
 
 _START = 0
 """The number under which the start of a run has written the first values and messages."""

@@ -1,12 +1,13 @@
 """`FlowState`: a stream of a workflow as of one instant, immutable and cheap to hand out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.events import StepAnswered
+from steptrail.domain.flow.files import Known, files_named, refuse_unknown
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.phases import RunPhase
@@ -15,6 +16,7 @@ from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.state import StreamState
 
@@ -59,6 +61,17 @@ class FlowState(StreamState[FlowFold]):
         if self.run is None:
             raise ValueError(f"no execution of {self.flow_id} has begun")
         return self.run
+
+    @property
+    def files(self) -> Known:
+        """The files that came with the events of the stream, by digest."""
+        return self.run.files if self.run is not None else {}
+
+    def refuse_unknown_files(self, came: Iterable[FilePart], **values: JsonValue) -> None:
+        """Raise `ConfigurationError` for a file in any of the values that neither `came` nor is known here."""
+        known = {**self.files, **{part.digest: part for part in came}}
+        for name, value in values.items():
+            refuse_unknown(value, known, name)
 
     @property
     def definition(self) -> FlowDefinition | None:
@@ -127,3 +140,8 @@ class FlowState(StreamState[FlowFold]):
             return None
         key = graph.nodes[last[0]].output
         return run.views[last[1]].vars.get(key) if key is not None else None
+
+    @property
+    def output_files(self) -> tuple[FilePart, ...]:
+        """The files for which the output, or parts of it, stand."""
+        return tuple(dict.fromkeys(files_named(self.output, self.files)))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from steptrail.domain.flow.events import NodeFailed
+from steptrail.domain.flow.files import in_words
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
@@ -89,13 +90,14 @@ class FlowTool(ChildTool):
         child = ChildFlow(self._place(context, name), flow_means())
         context.progress(f"workflow {name} runs as flow:{child.id}")
         end = await child.run(self._flow, cast("JsonValue", given), within=timeout, context=told)
-        return self._outcome(name, child.id, end, partial(_answer, name, child.id, end.usage))
+        return self._outcome(name, child.id, end, partial(_answer, name, child, end.usage))
 
 
-def _answer(name: str, child_id: str, usage: BilledUsage | None, state: FlowState) -> ToolOutcome:
+def _answer(name: str, child: ChildFlow, usage: BilledUsage | None, state: FlowState) -> ToolOutcome:
     if state.status is ExecutionStatus.COMPLETED:
-        return ToolSucceeded(state.output, most_shown=MOST_CHARACTERS, usage=usage)
-    return ToolFailed(error_of("WorkflowFailed", _why(name, child_id, state)), usage=usage)
+        said = in_words(state.output, state.files)
+        return ToolSucceeded(said, most_shown=MOST_CHARACTERS, usage=usage, files=child.files)
+    return ToolFailed(error_of("WorkflowFailed", _why(name, child.id, state)), usage=usage)
 
 
 def _why(name: str, child_id: str, state: FlowState) -> str:

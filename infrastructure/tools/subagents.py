@@ -15,6 +15,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_mapping, a_row
+from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
 from steptrail.infrastructure.tools.child_tools import (
     MOST_CHARACTERS,
@@ -116,7 +117,7 @@ class _RunsAgents(ChildTool):
                 raise NoChild(capture(error)) from None
 
         context.progress(f"subagent {name} works in session {child.id}")
-        end = await child.run(agent, str(given["prompt"]), within=timeout, context=said)
+        end = await child.run(agent, Message.user(str(given["prompt"])), within=timeout, context=said)
         return self._outcome(name, child.id, end, partial(_answer, name, child.id, end.usage))
 
 

@@ -4,6 +4,7 @@
     GET /sessions/{session}/conversation    the stored conversation, to begin with and to reconcile with
     GET /flows/{flow}/events                the same of a run of a workflow
     GET /flows/{flow}/run                   the stored run: its nodes, questions and errors
+    GET /sessions/{session}/files/{digest}  a file that the conversation shows, or, below /flows/{flow}, the run
     GET /steptrail.js                       the client for browsers that reads them, for anybody: it holds no data
 
 A reader goes on with the header `Last-Event-ID`, which browsers send by themselves, or with `?after=`: the id of the
@@ -27,6 +28,7 @@ from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SessionNotFound, SteptrailError, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text, a_time
+from steptrail.domain.messages import FilePart
 from steptrail.infrastructure.broadcast.transport import checked_broadcast_config
 from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
@@ -115,6 +117,7 @@ def event_stream(
             Route("/flows/{flow}/events", endpoints.events),
             WebSocketRoute("/flows/{flow}/events", endpoints.socket),
             Route("/flows/{flow}/run", endpoints.run),
+            Route("/flows/{flow}/files/{digest}", endpoints.file),
             Route("/steptrail.js", _client),
         ],
         exception_handlers={_Refused: _no},
@@ -207,14 +210,14 @@ class _Endpoints:
         return await self._whole(session, version, read)
 
     async def file(self, request: "Request") -> "Response":
-        """Answer with a file that the conversation shows. A browser shows an image, and keeps anything else."""
+        """Answer with a file that the conversation, or the run, shows. A browser shows an image, and keeps others."""
         from starlette.responses import Response
 
         (session, _), digest = await self._admitted(request), request.path_params["digest"]
         with _refusing():
-            state = await self.trail.session(session).state()
-            said = (each for each in state.messages_so_far if each.is_user() or self.ui.include_tool_results)
-            part = next((part for message in said for part in message.files if part.digest == digest), None)
+            is_flow = "flow" in request.path_params
+            shown = await (self._files_of_run(id_of(session)) if is_flow else self._files_of_session(session))
+            part = next((part for part in shown if part.digest == digest), None)
             if part is None:
                 raise _Refused(HTTPStatus.NOT_FOUND)
             data = await stored_file(self.trail.store, digest)
@@ -227,6 +230,16 @@ class _Endpoints:
             "X-Content-Type-Options": "nosniff",
         }
         return Response(data, media_type=part.mime_type if is_image else ANYTHING, headers=headers)
+
+    async def _files_of_session(self, session: str) -> list[FilePart]:
+        state = await self.trail.session(session).state()
+        said = (each for each in state.messages_so_far if each.is_user() or self.ui.include_tool_results)
+        return [part for message in said for part in message.files]
+
+    async def _files_of_run(self, flow_id: str) -> list[FilePart]:
+        from steptrail.projections.ui.flow import files_shown
+
+        return [*files_shown(await self.trail.flow(flow_id).state(), self.ui)]
 
     async def run(self, request: "Request") -> "Response":
         """Answer with the stored run of a workflow."""

@@ -11,6 +11,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.forks import Fork
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.steering import SteeredHandle
@@ -20,10 +21,11 @@ from steptrail.projections.flow_graph import drawn_run
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
 from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
+from steptrail.runtime.flow.values import FilesOfRun, GivenValues
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.files import File
 from steptrail.runtime.kernel.ids import session_or_unnamed
-from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
 
@@ -113,7 +115,7 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         verdict: Verdict,
         *,
         by: str = "user",
-        output: JsonValue = None,
+        output: object = None,
         message: str | None = None,
         reason: str | None = None,
     ) -> FlowResult:
@@ -122,8 +124,11 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         The `reason` is kept. The run goes on at the next `resume`. Raises `SessionNotFound`, `CommandRejected` when
         nobody waits for such a verdict, and `NotStorable` for an output that is not JSON.
         """
-        said = to_json_value(output, "output")
-        command = SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message, reason=reason)
+        given = GivenValues()
+        said = given.value(output, "output")
+        command = SettleNode(
+            effect_id=effect_id, by=by, verdict=verdict, output=said, files=given.files, message=message, reason=reason
+        )
         return await self._control.settle(command)
 
     async def answer(
@@ -146,13 +151,16 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         `SessionNotFound`, `CommandRejected` for a question that is not open and for an answer that does not fit it, and
         `NotStorable` for data that is not JSON.
         """
+        given = GivenValues()
+        said = given.value(data, "data")
         command = AnswerQuestion(
             to=to,
             by=by,
             at=self._env.clock.utc(),
             choice=choice,
             approved=approved,
-            data=to_json_value(data, "data"),
+            data=said,
+            files=given.files,
             notes=notes,
             digest=digest,
             key=key,
@@ -177,12 +185,15 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         next nodes when a node that chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of
         the node is held, or the time to say so is over.
         """
+        given = GivenValues()
+        sets = given.values(set, "set")
         command = AnswerStep(
             node=node,
             action=action,
             by=by,
             at=self._env.clock.utc(),
-            sets=to_json_values(set, "set"),
+            sets=sets,
+            files=given.files,
             unsets=a_row(unset, "unset"),
             targets=None if targets is None else a_row(targets, "targets"),
             reason=reason,
@@ -227,6 +238,15 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         if drawn is None:
             raise SessionNotFound(self.stream_id)
         return drawn
+
+    async def file(self, value: JsonValue | FilePart) -> File:
+        """Return a file of the run with its bytes, by what stands for it in a value, by its part, or by its digest.
+
+        Raises `SessionNotFound`, `ConfigurationError` for a value that stands for no file, and `FileUnreadable`, also
+        for a file that no event of the run came with: a digest alone opens nothing.
+        """
+        state = await self.state()
+        return await FilesOfRun(self._env.store, state.files, f"run {self.stream_id}").read(value)
 
     async def result(self) -> FlowResult:
         """Return where the newest execution stands. Raises `SessionNotFound`."""

@@ -11,10 +11,11 @@ from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
 from steptrail.runtime.flow.kind import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
+from steptrail.runtime.flow.values import GivenValues
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import session_or_unnamed
-from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
+from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 
@@ -50,12 +51,14 @@ def _flow_id(asked: Asked) -> str:
 def _start(flow: BuiltWorkflow, asked: Asked, worker: str | None) -> StartFlow:
     if asked.options is not None:
         a_kind_of(RunOptions, asked.options, "`options` of a run")
+    given = GivenValues()
     return StartFlow(
         flow=brought(a_flow(flow)),
         worker=worker,
         options=asked.options or flow.definition.options,
-        input=to_json_value(asked.input, "input"),
-        vars=to_json_values(asked.vars, "vars"),
+        input=given.value(asked.input, "input"),
+        vars=given.values(asked.vars, "vars"),
+        files=given.files,
         messages=a_row(asked.messages, "messages"),
         artifacts=a_row(asked.artifacts, "artifacts"),
         context=to_json_value(asked.context, "context"),

@@ -25,6 +25,7 @@ class SyncFlow(Twin[Flow]):
     deny = blocking(Flow.deny)
     step = blocking(Flow.step)
     state = blocking(Flow.state)
+    file = blocking(Flow.file)
     result = blocking(Flow.result)
     events = blocking(Flow.events)
     history = blocking(Flow.history)

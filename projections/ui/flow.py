@@ -1,13 +1,15 @@
 """A run of a workflow as a front end shows it: its nodes, its open questions, its errors and where it stands."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from steptrail.domain.flow.events import FlowEvent, LimitReached, NodeFailed
 from steptrail.domain.flow.evolve import evolve_all, initial
+from steptrail.domain.flow.files import files_named
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.flow_graph import drawn_run
 from steptrail.projections.flow_questions import questions_of_flow
@@ -49,6 +51,14 @@ def ui_flow(flow_id: str, records: Iterable[Recorded[FlowEvent]], config: UiConf
         error_message=_why(state, shown),
         output=state.output if shown.include_tool_results and not state.is_open else None,
     )
+
+
+def files_shown(state: FlowState, config: UiConfig) -> Iterator[FilePart]:
+    """Yield the files for which the output and the variables of questions stand, as far as these are shown."""
+    if config.include_tool_results:
+        yield from () if state.is_open else files_named(state.output, state.files)
+        for question in questions_of_flow(flow_stream(state.flow_id), state):
+            yield from files_named(dict(question.data or {}), state.files)
 
 
 def _nodes(events: Sequence[Recorded[FlowEvent]]) -> tuple[UiFlowNode, ...]:

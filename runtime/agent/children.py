@@ -19,6 +19,7 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.deadline import is_time_above, shortest
 from steptrail.runtime.kernel.child import Child, ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
+from steptrail.runtime.kernel.files import with_stored_bytes
 
 
 class ChildSessionEnd(ChildEnd[AgentState]):
@@ -45,12 +46,14 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
     async def run(
         self,
         agent: AnyAgent,
-        text: str,
+        said: Message,
         *,
         within: float | None = None,
         context: Callable[[], JsonValue] = lambda: None,
     ) -> ChildSessionEnd:
-        """Have `agent` answer `text`, or go on with that answer; return how the session ended.
+        """Have `agent` answer what is `said`, or go on with that answer; return how the session ended.
+
+        The bytes of files that the run above names are read for the session, which stores that it names them too.
 
         A session that has begun keeps its context, and another one has what `context` returns. The session gets at most
         `within` seconds, also when its own limits are wider, and what is lent to its place narrows these. While another
@@ -60,13 +63,13 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
         """
 
         async def go_on(left: float | None) -> tuple[AgentState, bool]:
-            state = await self._go_on(agent, text, await self._limits(agent, left), context)
+            state = await self._go_on(agent, said, await self._limits(agent, left), context)
             return state, _ran_out_of_time(state, agent, left)
 
         return await self._driven(within, go_on)
 
     async def _go_on(
-        self, agent: AnyAgent, text: str, limits: Limits | None, context: Callable[[], JsonValue]
+        self, agent: AnyAgent, said: Message, limits: Limits | None, context: Callable[[], JsonValue]
     ) -> AgentState:
         if self._place.retry_key is not None and _failed(await self._look()):
             worker, key = self._place.environment.worker, self._place.retry_key
@@ -75,7 +78,7 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
         keeps_its_own = agent.context is None or await self._look() is not None
         try:
             start = Start(
-                input=Message.user(text),
+                input=await with_stored_bytes(self._place.environment.store, said),
                 agent=agent.snapshot,
                 worker=self._place.environment.worker,
                 key=self._place.parent.effect,

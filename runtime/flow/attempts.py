@@ -7,6 +7,7 @@ from msgspec import structs
 
 from steptrail.domain.copies import own
 from steptrail.domain.digests import digest_of
+from steptrail.domain.errors import PASSING
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.concluding import over_budget, time_left_us
 from steptrail.domain.flow.cutting import forgone, interrupted
@@ -46,6 +47,7 @@ from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.live import ShownTry
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.run_log import could_not_run
+from steptrail.runtime.flow.values import FilesOfRun
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.log_context import LogPlace, within
@@ -63,6 +65,7 @@ class _Began:
     at: int
     timeout: float | None
     shown: ShownTry
+    files: FilesOfRun
 
 
 class Attempts:
@@ -72,6 +75,7 @@ class Attempts:
         self._journal, self._flow, self._flight, self._means = segment.journal, flow, segment.flight, means
         self._reach, self._watching, self._forget = segment.environment.reach, segment.watcher, segment.forget
         self._child_of = partial(ChildPlace.below, segment)
+        self._store = segment.environment.store
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         inner = ((node.id, working_node(node, 0)) for node in flow.definition.nodes)
@@ -191,6 +195,7 @@ class Attempts:
         shown = ShownTry(
             self._watching, self._forget, session_id=state.flow_id, execution_id=run.id, place=key, attempt=task.attempt
         )
+        files = FilesOfRun(self._store, run.files, f"run flow:{state.flow_id}")
         context = NodeContext(
             effect_id=task.effect_id,
             flow_id=state.flow_id,
@@ -203,12 +208,14 @@ class Attempts:
             context=own(run.started.context),
             resources=self.resources,
             report=shown.report,
+            files=files,
         )
         made = Try(
             context=context,
             seen=seen_by(run, visit, key[2]),
             timeout=timeout,
             now=self._journal.now,
+            read=files.bytes_of,
             tried=run.tries_of.get(key[0], 0),
             child=self._child(state, run, task),
             writer=shown.writer,
@@ -221,6 +228,7 @@ class Attempts:
             at=now,
             timeout=at_most,
             shown=shown,
+            files=files,
         )
         self._reach("before-node")
         RUNS.debug("flow %s: node %s starts, attempt %d", state.flow_id, key[0], task.attempt)
@@ -249,6 +257,8 @@ class Attempts:
         self._reach("after-node")
         began.shown.end()
         seconds = (self._journal.now() - began.at) / 1e6
+        if isinstance(outcome, PASSING) and began.files.is_away and began.call.effect is not ToolEffect.UNSAFE:
+            raise outcome  # The store did not give a file for now. The node did not fail, and may be tried again.
         if isinstance(outcome, Deaf):
             late = _late(began.node, own=began.call.timeout if began.call.timeout == began.timeout else None)
             outcome = began.call.left_behind(late) if isinstance(began.call, ToolCall) else TimedOut(error=late)
@@ -276,6 +286,7 @@ class Attempts:
                     unsets=outcome.unsets,
                     messages=outcome.messages,
                     artifacts=outcome.artifacts,
+                    files=outcome.files,
                     usage=outcome.usage,
                     route=outcome.route,
                     detail=dict(outcome.detail),

@@ -2,12 +2,14 @@
 
 from msgspec import structs
 
+from steptrail.domain.errors import StoreError
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.commands import RetryFlow, StartFlow
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import is_time_above, shortest
@@ -17,6 +19,7 @@ from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child import CannotGoOn, Child, ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
+from steptrail.runtime.kernel.files import with_stored_bytes
 
 
 class ChildFlowEnd(ChildEnd[FlowState]):
@@ -47,10 +50,11 @@ def why_no_output(state: FlowState) -> str:
 
 
 class ChildFlow(Child[FlowState, ChildFlowEnd]):
-    """The run of a workflow below one effect."""
+    """The run of a workflow below one effect. `files` are those of its output, once it has ended, with their bytes."""
 
     def __init__(self, place: ChildPlace, means: FlowMeans) -> None:
         self._control = FlowControl(place.environment, place.id, means)
+        self.files: tuple[FilePart, ...] = ()
         super().__init__(place, self._control.stream, ChildFlowEnd, above=place.parent.stream)
 
     async def run(
@@ -58,10 +62,11 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
         flow: BuiltWorkflow,
         given: JsonValue,
         *,
+        files: tuple[FilePart, ...] = (),
         within: float | None = None,
         context: JsonValue = None,
     ) -> ChildFlowEnd:
-        """Run the workflow, or go on with its run; return how that ended.
+        """Run the workflow, or go on with its run; return how that ended. `files` are those that its input names.
 
         It gets at most `within` seconds, and may use what is lent to its place when it begins. A cancellation pauses
         it, or stops it if the run above is to stop; that is returned as an end too, and not raised, so that the bill is
@@ -73,6 +78,7 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
             worker=place.environment.worker,
             options=own if lent is None else lent.options(own),
             input=given,
+            files=files,
             context=context,
             parent=place.parent,
             metadata=dict(place.metadata),
@@ -84,13 +90,20 @@ class ChildFlow(Child[FlowState, ChildFlowEnd]):
             state = (await self._go_on(flow, start, shortest(own.timeout, left))).state
             return state, _ran_out_of_time(state, own.timeout, left)
 
-        return await self._driven(within, go_on)
+        end = await self._driven(within, go_on)
+        try:
+            named = end.ended.output_files if end.ended is not None else ()
+            self.files = await with_stored_bytes(place.environment.store, named)
+        except StoreError as error:
+            return ChildFlowEnd(state=None, is_cut=end.is_cut, problem=str(error))
+        return end
 
     async def _go_on(self, flow: BuiltWorkflow, start: StartFlow, timeout: float | None) -> FlowResult:
         """Begin the run, or go on with it. Each segment has the time that is left for it."""
         state, options = await self._look(), structs.replace(start.options, timeout=timeout)
         if state is None or state.run is None:
-            return await self._control.run(flow, structs.replace(start, options=options))
+            files = await with_stored_bytes(self._place.environment.store, start.files)
+            return await self._control.run(flow, structs.replace(start, options=options, files=files))
         key = None if state.is_open or state.status is ExecutionStatus.COMPLETED else self._place.retry_key
         only_waits = self._control.only_waits(state)
         calls_nothing = only_waits or state.stop_request is not None or not state.is_open

@@ -11,7 +11,9 @@ from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.envelope import Artifact, Envelope
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
+from steptrail.runtime.flow.values import FilesOfRun
+from steptrail.runtime.kernel.files import File
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,24 @@ class NodeContext:
     context: JsonValue = None
     resources: Any = field(default=None, repr=False, compare=False)
     report: Callable[[str, float | None, float | None], None] | None = field(default=None, repr=False, compare=False)
+    files: FilesOfRun | None = field(default=None, repr=False, compare=False)
+
+    async def file(self, value: JsonValue | FilePart) -> File:
+        """Return the file for which a value of the envelope stands, or a part of a message, with its bytes.
+
+        Raises `ConfigurationError` for a value that stands for none, and `FileUnreadable`, also for a file that is none
+        of this run: a digest alone opens nothing.
+        """
+        return await self._files().read(value)
+
+    def file_now(self, value: JsonValue | FilePart) -> File:
+        """Return what `file` returns, to a function that is no coroutine and runs in a thread."""
+        return self._files().read_in_thread(value)
+
+    def _files(self) -> FilesOfRun:
+        if self.files is None:
+            raise ConfigurationError("this context belongs to no run, so there are no files: give it `files`")
+        return self.files
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Show the progress of the try to those who watch the run. May be called in any thread. It is not stored."""

@@ -8,6 +8,7 @@ from steptrail.domain.errors import ExecutionFailed
 from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel.result import Result
 
@@ -30,6 +31,11 @@ class FlowResult(Result[FlowState]):
     def envelope(self) -> Envelope:
         """The outcome of all branches together, also of a run that failed."""
         return self.state.envelope
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The files for which the output, or parts of it, stand; `Flow.file` returns one with its bytes."""
+        return self.state.output_files
 
     @property
     def errors(self) -> Sequence[NodeError]:

@@ -6,15 +6,17 @@ from functools import cache
 from hashlib import sha256
 from mimetypes import MimeTypes
 from pathlib import Path
-from typing import ClassVar, Self, cast, get_args
+from typing import ClassVar, Self, TypeVar, cast, get_args
 
 from msgspec import structs
 
 from steptrail.domain.errors import ConfigurationError, FileUnreadable, shown
-from steptrail.domain.files import reference_to
+from steptrail.domain.files import files_in, reference_to, with_files
 from steptrail.domain.kernel.given import a_text, a_whole
 from steptrail.domain.messages import FilePart, ImageDetail, size_text
 from steptrail.runtime.kernel.ports import EventStore
+
+T = TypeVar("T")
 
 LARGEST_FILE = 20 * 1024 * 1024
 """The bytes that a file may have unless `at_most` says otherwise: what providers take in one request."""
@@ -133,6 +135,18 @@ async def stored_file(store: EventStore, digest: str) -> bytes:
     return data
 
 
+async def with_stored_bytes(store: EventStore, value: T) -> T:
+    """Return a value with the stored bytes of each file that it names. Raises `FileUnreadable`."""
+    named = {part.digest for _, part in files_in(value) if part.data is None}
+    held = {digest: await stored_file(store, digest) for digest in sorted(named)}
+    return with_files(value, lambda part: part if part.data is not None else File.of(part, held[part.digest]))
+
+
+def is_mime_type(text: str) -> bool:
+    """Tell whether a text may be the type of a file."""
+    return _MIME_TYPE.fullmatch(text) is not None
+
+
 def _type_of(data: bytes, said: str | None, name: str | None) -> str:
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
@@ -143,7 +157,7 @@ def _type_of(data: bytes, said: str | None, name: str | None) -> str:
         named, packed = _types_of_names().guess_type(name or "")
         return named if named is not None and packed is None else ANYTHING
     kind = a_text(said, "the type of a file").partition(";")[0].strip().lower()
-    if not _MIME_TYPE.fullmatch(kind):
+    if not is_mime_type(kind):
         raise ConfigurationError(f"{shown(said)} is no type of a file: it is one such as 'text/csv'")
     return kind
 

@@ -52,7 +52,7 @@ def to_json_value(value: object, where: str = "") -> JsonValue:
     Models, dataclasses, enums, dates, decimals, UUIDs, paths and sets are converted as pydantic does. Raises
     `NotStorable` for what has no JSON form: see `storable`.
     """
-    return storable(value, where, convert=_nearer)
+    return storable(value, where, convert=nearer_to_json)
 
 
 def to_json_values(given: Mapping[str, object] | None, where: str) -> dict[str, JsonValue]:
@@ -71,12 +71,12 @@ def exact_form(form: Any, plain: Any) -> Any:
     if form is None:
         return plain if type(plain) is float and not isfinite(plain) else None
     if issubclass(type(form), list):
-        held = _held(plain)
+        held = held_by(plain)
         if not issubclass(type(held), list | tuple | set | frozenset) or len(form) != len(held):
             return form
         made: list[Any] = list(map(exact_form, form, held))
         return in_order(made) if issubclass(type(held), set | frozenset) else made
-    if issubclass(type(form), dict) and issubclass(type(held := _held(plain)), dict):
+    if issubclass(type(form), dict) and issubclass(type(held := held_by(plain)), dict):
         if held is not plain:
             return {key: exact_form(each, held.get(key, each)) for key, each in form.items()}
         if len(form) == len(held):
@@ -84,7 +84,8 @@ def exact_form(form: Any, plain: Any) -> Any:
     return form
 
 
-def _nearer(value: object) -> object:
+def nearer_to_json(value: object) -> object:
+    """Return a value nearer to JSON, for `storable`. Raises `NoJsonForm`."""
     if isinstance(value, Enum):
         return value.value
     if (path := _path(value)) is not None:
@@ -132,11 +133,11 @@ def plain_form(write: Callable[[], Any], value: Any) -> Any:
         return value
 
 
-def _held(value: Any) -> Any:
+def held_by(value: Any) -> Any:
     """Return what a model or a dataclass holds, by name and by the key in JSON; any other value as it is."""
     kind = cast("Any", type(value))
     if getattr(kind, "__pydantic_root_model__", False):
-        return _held(value.root)
+        return held_by(value.root)
     if dataclasses.is_dataclass(kind):
         held: dict[str, Any] = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     elif hasattr(kind, "model_fields"):

@@ -129,6 +129,32 @@ async def test_a_text_is_sent_and_read_as_a_text(server: Server) -> None:
     assert (method, headers["content-type"], body.decode()) == ("PUT", "text/x-mine", "grüße")
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_file"),
+    [
+        ("image/png", True),
+        ("application/pdf", True),
+        ("application/octet-stream", True),
+        ("no type at all", True),
+        ("application/pdf; charset=utf-8", False),
+        ("image/svg+xml", False),
+        ("application/x-www-form-urlencoded", False),
+        ("application/yaml", False),
+        ("", False),
+    ],
+)
+async def test_a_body_that_is_no_text_is_a_file(server: Server, kind: str, is_file: bool) -> None:
+    server.answers["/b"] = [(200, {"content-type": kind}, b"\x00%")]
+    result = await ask(server.url + "/b", method="get")
+    assert result.output["status"] == 200
+    if is_file:
+        (part,) = result.files
+        assert (part.mime_type, part.size) == ("application/octet-stream" if kind.startswith("no ") else kind, 2)
+        assert result.output["body"]["digest"] == part.digest
+    else:
+        assert (result.output["body"], result.files) == ("\x00%", ())
+
+
 @pytest.mark.parametrize("charset", ["punycode", "PUNYCODE", "base64", "no such", "undefined", "utf\t8"])
 async def test_what_is_no_character_set_of_a_text_is_taken_for_none(server: Server, charset: str) -> None:
     server.answers["/t"] = [(200, {"content-type": f"text/plain; charset={charset}"}, b"caf\xc3\xa9 a-9")]

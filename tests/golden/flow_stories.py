@@ -6,12 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.kernel.record import Recorded
+from steptrail.messages import File, Image, Message
 from steptrail.models import PriceTable
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing import ScriptedModel, call, say
-from steptrail.tools import OnUnknown
-from steptrail.workflow import BuiltWorkflow, Cache, Case, RetryPolicy, RunOptions, Update, Workflow
+from steptrail.tools import OnUnknown, ToolReply
+from steptrail.workflow import Artifact, BuiltWorkflow, Cache, Case, RetryPolicy, RunOptions, Update, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import Crash, HandClock, crash_at, trail_of
 
@@ -170,6 +171,39 @@ async def limited() -> Sequence[Recorded[FlowEvent]]:
         return await trail.flow("f").events()
 
 
+async def shown() -> Sequence[Recorded[FlowEvent]]:
+    """A run whose input, nodes, answers and a verdict come with files, and which is run again."""
+    clock, note = HandClock(), File.from_bytes(b"tea", "text/plain", name="n.txt")
+
+    @tool(effect=ToolEffect.READ)
+    def look() -> object:
+        """Look."""
+        return ToolReply({"lit": True}, Image.from_bytes(b"GIF89a-", name="c.gif"))
+
+    def keep(_: object) -> Update:
+        return Update(output=note, messages=(Message.user("", note),), artifacts=(Artifact(id="n", file=note),))
+
+    flow = (
+        Workflow("shown")
+        .function("keep", keep, output="kept")
+        .tool("look", look, output="seen")
+        .llm("say", ScriptedModel([say("Three.")]), prompt="{{ input.photo }} {{ vars.seen }}?", output="said")
+        .human("ask", prompt="And {{ kept }}?", show=("kept",), type="input", output="answer")
+        .chain("keep", "look", "say", "ask")
+        .build()
+    )
+    photo, options = Image.from_bytes(b"GIF89a+"), RunOptions(longest_wait=0.0, pause_before=("say",))
+    async with trail_of(clock) as trail:
+        this = on(trail, clock)
+        await this.run(flow, {"photo": photo}, session="f", vars={"given": [note]}, options=options)
+        await this.flow("f").step("say", "continue", by="ana", set={"held": File.from_bytes(b"held")})
+        await this.flow("f").resume(flow)
+        await this.flow("f").answer("ask", by="ana", data={"scan": File.from_bytes(b"%PDF-1")})
+        await this.flow("f").resume(flow)
+        await this.run(flow, {"photo": "none"}, session="f", options=options)
+        return await trail.flow("f").events()
+
+
 STORIES: dict[str, Story] = {
     "branches": branches,
     "crashed": crashed,
@@ -178,4 +212,5 @@ STORIES: dict[str, Story] = {
     "below": below,
     "stopped": stopped,
     "limited": limited,
+    "shown": shown,
 }

@@ -12,6 +12,7 @@ from steptrail.domain.flow.events import (
     NodeAttemptSuspended,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
+from steptrail.domain.flow.files import form_of
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import (
     FlowNode,
@@ -36,7 +37,7 @@ from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.testing.scenario import SECOND
 from tests.properties.bills import billed
-from tests.properties.drawing import rarely
+from tests.properties.drawing import SHOT, rarely
 from tests.properties.flow_graphs import routed_flows
 
 ITEMS = "items"
@@ -199,7 +200,12 @@ def tried(graph: Graph, task: Task, now: int) -> st.SearchStrategy[FlowEvent | C
         usage.flatmap(
             lambda bill: took.map(
                 lambda seconds: NodeAttemptCompleted(
-                    **of, output=[1], route=route, usage=bill, duration_seconds=seconds
+                    **of,
+                    output=[1] if seconds else [form_of(SHOT)],
+                    files=() if seconds else (SHOT,),
+                    route=route,
+                    usage=bill,
+                    duration_seconds=seconds,
                 )
             )
         )

@@ -11,6 +11,7 @@ from steptrail.messages import File, Image, Message
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.scripted_model import calls
 from steptrail.ui import UiConversation, UiFile
+from steptrail.workflow import RunOptions, Workflow
 
 IMAGE = Image.from_bytes(b"\x89PNG\r\n\x1a\n-", name="a.png")
 DRAWN = File.from_bytes(b"<svg onload='alert(1)'/>", "image/svg+xml", name="b.svg")
@@ -77,6 +78,35 @@ async def test_nobody_else_gets_one_and_nobody_what_the_session_does_not_show() 
     whole, image, of_tool = await asked("conversation", at(IMAGE), at(OF_TOOL), summaries=False)
     assert OF_TOOL.digest not in whole.text
     assert [image.status_code, of_tool.status_code] == [200, 404]
+
+
+@pytest.mark.acceptance("8.9-11")
+async def test_a_front_end_fetches_the_files_of_a_run_that_it_is_shown() -> None:
+    flow = (
+        Workflow("w", result="out")
+        .function("cut", lambda _: {"scan": OF_TOOL}, output="cut")
+        .human("ask", prompt="Is it?", type="input", show=("cut",))
+        .function("end", lambda _: {"pages": [DRAWN]}, output="out")
+        .chain("cut", "ask", "end")
+        .build()
+    )
+    bare = BroadcastConfig(include_tool_summaries=False)
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+
+        async def fetched(config: BroadcastConfig, *, may: bool = True) -> list[int]:
+            app = event_stream(trail, authorize=lambda _, name: may and name == "flow:told", config=config)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+                found = {each: await client.get(f"/flows/told/{at(each)}") for each in (IMAGE, OF_TOOL, DRAWN)}
+            assert all(answer.content == file.data for file, answer in found.items() if answer.is_success)
+            return [answer.status_code for answer in found.values()]
+
+        await trail.run(flow, IMAGE, session="told", options=RunOptions(longest_wait=0.0))
+        assert await fetched(BroadcastConfig()) == [404, 200, 404]
+        assert await fetched(BroadcastConfig(), may=False) == [403, 403, 403]
+        await trail.flow("told").answer("ask", by="ana", data="yes")
+        await trail.flow("told").resume(flow)
+        assert await fetched(BroadcastConfig()) == [404, 404, 200]
+        assert await fetched(bare) == [404, 404, 404]
 
 
 async def test_a_front_end_fetches_what_the_open_step_shows() -> None:

@@ -13,7 +13,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
@@ -67,6 +67,7 @@ class NodeAttemptStarted(TaskEvent, frozen=True, kw_only=True):
 class NodeAttemptCompleted(TaskEvent, frozen=True, kw_only=True):
     """The node returned. `output` is its result; `sets` and `unsets` are what it changes in `vars` beside that.
 
+    `files` are those that came with it, for which objects in these values stand.
     `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer.
     `is_kept` says that the node did not run: its result was kept from an earlier visit. `settled_by` is the person who
     reported it, for a `settled_reason`.
@@ -82,6 +83,7 @@ class NodeAttemptCompleted(TaskEvent, frozen=True, kw_only=True):
     unsets: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    files: tuple[FilePart, ...] = ()
     usage: BilledUsage | None = None
     route: Route | None = None
     detail: dict[str, JsonValue] = {}
@@ -173,5 +175,6 @@ class NodeAttemptSettledLate(Event, frozen=True, kw_only=True):
     attempt: Positive
     segment: Positive
     output: JsonValue = None
+    files: tuple[FilePart, ...] = ()
     error: ErrorInfo | None = None
     usage: BilledUsage | None = None

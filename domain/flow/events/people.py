@@ -6,6 +6,7 @@ from steptrail.domain.base import Positive
 from steptrail.domain.flow.events.about import VisitEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.messages import FilePart
 
 StepPoint = Literal["before", "after"]
 """Where a visit is held: before it begins, or when it has ended and nothing has come of it yet."""
@@ -36,7 +37,10 @@ class HumanRequested(Event, frozen=True, kw_only=True):
 
 
 class HumanAnswered(Event, frozen=True, kw_only=True):
-    """A person answered. What an answer must hold depends on the type of the question."""
+    """A person answered. What an answer must hold depends on the type of the question.
+
+    `files` are those that came with it, for which objects in `data` stand.
+    """
 
     TYPE = "human.answered.v1"
     KIND = EventKind.OUTSIDE
@@ -47,6 +51,7 @@ class HumanAnswered(Event, frozen=True, kw_only=True):
     choice: str | None = None
     approved: bool | None = None
     data: JsonValue = None
+    files: tuple[FilePart, ...] = ()
     notes: str | None = None
     key: str | None = None
 
@@ -76,7 +81,8 @@ class StepHeld(VisitEvent, frozen=True, kw_only=True):
 class StepAnswered(VisitEvent, frozen=True, kw_only=True):
     """A person said how a held visit goes on. Before it begins, variables may be set for it, then removed.
 
-    `targets` are the nodes that come next when a node that chooses is skipped.
+    `files` are those that came with it, for which objects in these stand. `targets` are the nodes that come next when a
+    node that chooses is skipped.
     """
 
     TYPE = "step.answered.v1"
@@ -86,6 +92,7 @@ class StepAnswered(VisitEvent, frozen=True, kw_only=True):
     point: StepPoint
     action: Literal["continue", "skip", "abort"]
     sets: dict[str, JsonValue] = {}
+    files: tuple[FilePart, ...] = ()
     unsets: tuple[str, ...] = ()
     targets: tuple[str, ...] | None = None
     by: str

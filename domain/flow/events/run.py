@@ -7,7 +7,7 @@ from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import SegmentEnd
 
@@ -18,7 +18,7 @@ class FlowStarted(Event, frozen=True, kw_only=True):
     It opens a segment. Without a `worker` it opens none: it waits for one, which opens `segment` + 1. `definition` is
     the whole workflow as text, and `digest` names it. `locator` and `use` are the texts by which the command line found
     it and its code. `context` is what the caller says of the run. `library` is the
-    version of Steptrail that began it.
+    version of Steptrail that began it. `files` are those that came with it, for which objects in the values stand.
     """
 
     TYPE = "flow.started.v1"
@@ -40,6 +40,7 @@ class FlowStarted(Event, frozen=True, kw_only=True):
     vars: dict[str, JsonValue] = {}
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    files: tuple[FilePart, ...] = ()
     context: JsonValue = None
     key: str | None = None
     locator: str | None = None

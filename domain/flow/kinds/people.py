@@ -5,7 +5,7 @@ from typing import NamedTuple
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
-from steptrail.domain.flow.kinds.templates import rendered
+from steptrail.domain.flow.kinds.templates import files_shown, rendered
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.policies import FailureClass
@@ -38,7 +38,8 @@ def asked(node: HumanNode, seen: Seen) -> PersonsQuestion:
     """Return the question. A variable that is not set is not shown. Raises `NodeFault` as templates do."""
     prompt = rendered(node.prompt, seen)
     data = {name: seen.vars[name] for name in node.show if name in seen.vars}
-    said: list[JsonValue] = [node.type, prompt, data, [*node.options], node.schema]
+    files = (part.digest for part in files_shown(node.prompt, seen))  # the words of two may be the same
+    said: list[JsonValue] = [node.type, prompt, data, [*node.options], node.schema, *files]
     return PersonsQuestion(prompt, data, digest_of(said))
 
 

@@ -6,11 +6,12 @@ from typing import NamedTuple, cast
 
 from steptrail.domain.base import full_form
 from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError, found
+from steptrail.domain.flow.files import Known
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 
 ROOTS = ("vars", "input", "item", "index", "errors", "messages", "artifacts")
 """The first words of paths that do not begin with the name of a variable."""
@@ -26,7 +27,8 @@ _MOST = 32
 class Seen:
     """The view of a node. `item` and `index` are set inside a map or a filter.
 
-    `successors` are the nodes to which its plain edges lead, in the order of the edges.
+    `successors` are the nodes to which its plain edges lead, in the order of the edges. `files` are those for which
+    objects in the values may stand.
     """
 
     input: JsonValue = None
@@ -38,6 +40,7 @@ class Seen:
     item: JsonValue = None
     index: int | None = None
     successors: tuple[str, ...] = ()
+    files: Known = field(default_factory=dict[str, FilePart])
 
     def find(self, path: str) -> tuple[bool, JsonValue]:
         """Return whether there is a value at a path, and the value.

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from steptrail.domain.flow.files import files_named, in_words
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen, needed
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import FilePart
 from steptrail.domain.tools import result_text
 
 _PLACE = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)
@@ -26,11 +28,37 @@ def places_in(template: str) -> Iterator[tuple[str, bool]]:
 
 
 def rendered(template: str, seen: Seen) -> str:
-    """Return the text of a template: values that are texts as they are, others as compact JSON.
+    """Return the text of a template: values that are texts as they are, files in words, others as compact JSON.
 
     Raises `NodeFault` of the class `config` for a path at which there is nothing, and for what is no path.
     """
-    return _PLACE.sub(lambda place: result_text(needed(seen, _path(place[1]))) if place[2] else place[0], template)
+
+    def told(place: re.Match[str]) -> str:
+        return result_text(in_words(needed(seen, _path(place[1])), seen.files)) if place[2] else place[0]
+
+    return _PLACE.sub(told, template)
+
+
+def files_shown(template: JsonValue, seen: Seen) -> tuple[FilePart, ...]:
+    """Return the files that the places of a template name, each once, in their order. Raises what `rendered` does."""
+    if not seen.files:
+        return ()
+    places = (place for text in _texts_in(template) for place in places_in(text))
+    values = (needed(seen, _path(path)) for path, is_closed in places if is_closed)
+    return tuple(dict.fromkeys(part for value in values for part in files_named(value, seen.files)))
+
+
+def said(template: JsonValue, seen: Seen) -> tuple[str, tuple[FilePart, ...]]:
+    """Return what a template says to a model: the text, and the files that it shows. Raises what `rendered` does."""
+    return result_text(in_words(filled(template, seen), seen.files)), files_shown(template, seen)
+
+
+def _texts_in(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(item)
 
 
 def filled(value: JsonValue, seen: Seen) -> JsonValue:

@@ -5,12 +5,14 @@ from typing import Any, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.files import files_named
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.kinds.templates import filled, rendered
+from steptrail.domain.flow.kinds.templates import filled, said
 from steptrail.domain.flow.nodes import AgentNode, FlowNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
@@ -36,10 +38,11 @@ class AgentCall:
         if not is_agent(code):
             raise not_brought(f"the agent {node.agent!r}", code)
         self._agent: AnyAgent = code
-        self._prompt, self._context = rendered(node.prompt, seen), filled(node.context, seen)
+        (text, files), self._context = said(node.prompt, seen), filled(node.context, seen)
+        self._said = Message.user(text, *files)
         self._output = node.output
         self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
-        self.given: JsonValue = [self._prompt, self._context]
+        self.given: JsonValue = [text, self._context, *(part.digest for part in files)]
         self.timeout: float | None = None
         self.patience: float | None = None
 
@@ -48,13 +51,13 @@ class AgentCall:
         child = ChildSession(_place(attempt))
 
         def context() -> JsonValue:
-            said = self._context if self._context is not None else attempt.context.context
+            told = self._context if self._context is not None else attempt.context.context
             try:
-                return None if self._agent.context is None else a_context(self._agent, said)
+                return None if self._agent.context is None else a_context(self._agent, told)
             except ConfigurationError as error:
                 raise NodeFault(FailureClass.CONFIG, str(error)) from None
 
-        end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
+        end = await child.run(self._agent, self._said, within=attempt.timeout, context=context)
         usage, stream = end.usage, f"agent:{child.id}"
         if (state := end.ended) is None:
             return _unended(self._agent.name, stream, end)
@@ -73,20 +76,23 @@ class FlowCall:
         self._flow, self._means, self._output = code, means, node.output
         self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
         self.given: JsonValue = filled(node.input, seen)
+        self._files = tuple(files_named(self.given, seen.files))
         self.timeout: float | None = None
         self.patience: float | None = None
 
     async def run(self, attempt: Try) -> Outcome:
         """Run the workflow, or go on with it; return its output with its whole bill."""
         child = ChildFlow(_place(attempt), self._means)
-        end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
+        told = attempt.context.context
+        end = await child.run(self._flow, self.given, files=self._files, within=attempt.timeout, context=told)
         usage, stream = end.usage, f"flow:{child.id}"
         if (state := end.ended) is None:
             return _unended(self._flow.name, stream, end)
         if state.status is not ExecutionStatus.COMPLETED:
             return _no_answer(self._flow.name, stream, state.stop_reason, why_no_output(state), usage)
-        made = partial(Succeeded, output=state.output, sets=_usage_of(self._output, usage), usage=usage)
-        return await looked_through(made, state.output)
+        output = state.output
+        made = partial(Succeeded, output=output, files=child.files, sets=_usage_of(self._output, usage), usage=usage)
+        return await looked_through(made, output)
 
 
 def _place(attempt: Try) -> ChildPlace:

@@ -6,7 +6,9 @@ from functools import partial
 from typing import TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.files import refuse_absent_files
 from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.files import Known
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import FunctionNode
 from steptrail.domain.flow.policies import FailureClass
@@ -17,7 +19,8 @@ from steptrail.domain.storable import type_name
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try, not_brought
 from steptrail.runtime.flow.functions import Update, takes_context
-from steptrail.runtime.kernel.json_form import looked_through, to_json_value
+from steptrail.runtime.flow.values import GivenValues
+from steptrail.runtime.kernel.json_form import looked_through
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 T = TypeVar("T")
@@ -54,7 +57,7 @@ class FunctionCall:
             if inspect.isawaitable(returned):
                 returned = await returned
         held = [returned.output, returned.set] if isinstance(returned, Update) else returned
-        outcome = await looked_through(partial(_outcome, returned), held)
+        outcome = await looked_through(partial(_outcome, returned, attempt.seen.files), held)
         more = [said for name, said in _BESIDE.items() if getattr(outcome, name)]
         if more and attempt.context.index is not None:
             why = f"an item of a map has an output alone, and its `Update` brings {', '.join(more)}"
@@ -62,18 +65,34 @@ class FunctionCall:
         return outcome
 
 
-def _outcome(returned: object) -> Succeeded:
+def _outcome(returned: object, known: Known) -> Succeeded:
+    given = GivenValues()
+    try:
+        return _read(returned, given, known)
+    except ConfigurationError as error:
+        raise NodeFault(FailureClass.VALIDATION, str(error)) from error
+
+
+def _read(returned: object, given: GivenValues, known: Known) -> Succeeded:
     if not isinstance(returned, Update):
-        return Succeeded(output=to_json_value(returned, "output"))
+        output = given.value(returned, "output")
+        given.refuse_absent("output", known)
+        return Succeeded(output=output, files=given.files)
     if not isinstance(returned.set, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeFault(FailureClass.VALIDATION, f"set: expected a mapping, not {type_name(returned.set)}")
-    sets = {key: to_json_value(value, f"set.{key}") for key, value in returned.set.items()}
+    sets, output = given.values(returned.set, "set"), given.value(returned.output, "output")
+    messages = _all(returned.messages, Message, "messages")
+    artifacts = _all(returned.artifacts, Artifact, "artifacts")
+    given.refuse_absent("output", known)
+    refuse_absent_files(messages, "messages", known)
+    refuse_absent_files(artifacts, "artifacts", known)
     return Succeeded(
-        output=to_json_value(returned.output, "output"),
+        output=output,
         sets=sets,
         unsets=_all(returned.unset, str, "unset"),
-        messages=_all(returned.messages, Message, "messages"),
-        artifacts=_all(returned.artifacts, Artifact, "artifacts"),
+        messages=messages,
+        artifacts=artifacts,
+        files=given.files,
     )
 
 

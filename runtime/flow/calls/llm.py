@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.kinds.templates import filled, rendered
+from steptrail.domain.flow.kinds.templates import rendered, said
 from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
@@ -17,7 +17,7 @@ from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.output import json_in
-from steptrail.domain.tools import ToolEffect, result_text
+from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try, not_brought
 from steptrail.runtime.kernel.asked_model import checked_reply, reply_of
@@ -45,7 +45,9 @@ class LlmCall:
         self.timeout: float | None = None
         self.patience: float | None = _PATIENCE_SECONDS
         self._messages = tuple(_messages(node, seen))
-        self.given: JsonValue = [[message.role.value, message.text] for message in self._messages]
+        self.given: JsonValue = [
+            [message.role.value, message.text, *(part.digest for part in message.files)] for message in self._messages
+        ]
 
     async def run(self, attempt: Try) -> Outcome:
         """Ask the model, and return its answer with what it cost."""
@@ -53,6 +55,7 @@ class LlmCall:
             messages=self._messages,
             parameters=dict(self._node.parameters),
             timeout=attempt.timeout,
+            read=attempt.read,
             call_index=attempt.tried,
         )
         reply = checked_reply(await reply_of(self._model, request, attempt.writer()))
@@ -93,28 +96,30 @@ class LlmCall:
 
 
 def _messages(node: LlmNode | LlmRouterNode, seen: Seen) -> list[Message]:
-    said: list[Message] = []
+    made: list[Message] = []
     if node.system is not None:
-        said.append(Message.system(rendered(node.system, seen)))
+        made.append(Message.system(rendered(node.system, seen)))
     if isinstance(node, LlmRouterNode):
         labels = json.dumps(list(node.routes), ensure_ascii=False)
         how = f'Choose one of {labels}. Answer with JSON: {{"label": "...", "reason": "...", "confidence": 0.0}}'
-        said.append(Message.user(f"{rendered(node.prompt, seen)}\n\n{how}"))
-        return said
-    for message in node.messages:
-        filled_in = cast("dict[str, Any]", filled(message, seen))
-        said.append(_message(filled_in))
+        text, files = said(node.prompt, seen)
+        made.append(Message.user(f"{text}\n\n{how}", *files))
+        return made
+    made += [_message(message, seen) for message in node.messages]
     if node.prompt is not None:
-        said.append(Message.user(rendered(node.prompt, seen)))
-    return said
+        text, files = said(node.prompt, seen)
+        made.append(Message.user(text, *files))
+    return made
 
 
-def _message(given: Mapping[str, Any]) -> Message:
-    role, text = str(given.get("role", "user")), result_text(given.get("content", ""))
+def _message(given: Mapping[str, JsonValue], seen: Seen) -> Message:
+    role, (text, files) = said(given.get("role", "user"), seen)[0], said(given.get("content", ""), seen)
     try:
-        return Message(role=MessageRole(role), parts=(TextPart(text=text),))
+        known = MessageRole(role)
     except ValueError:
         raise NodeFault(FailureClass.CONFIG, f"{role!r} is no role of a message") from None
+    # A model takes files from the user alone, and is told of any others in words.
+    return Message(role=known, parts=(TextPart(text=text), *(files if known is MessageRole.USER else ())))
 
 
 def _succeeded(key: str | None, output: JsonValue, billed: BilledUsage, route: Route | None = None) -> Succeeded:

@@ -1,6 +1,6 @@
 """The port between the tries of nodes and what they do: what a try is given, and how it may end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import Message
+from steptrail.domain.messages import FilePart, Message
 from steptrail.domain.storable import storable, type_name
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
@@ -25,14 +25,15 @@ class Try:
     """The things that a try of a node is given.
 
     `timeout` is in seconds, `now` returns the present instant in microseconds of UTC, and `tried` is how many tries of
-    the node have ended. `child` is the place for a stream that it begins. `writer` returns what shows a reply while it
-    is written; None when nobody watches.
+    the node have ended. `read` returns the bytes of a file by its digest. `child` is the place for a stream that it
+    begins. `writer` returns what shows a reply while it is written; None when nobody watches.
     """
 
     context: NodeContext
     seen: Seen
     timeout: float | None
     now: Callable[[], int]
+    read: Callable[[str], Awaitable[bytes]]
     tried: int = 0
     child: ChildPlace | None = None
     writer: Callable[[], ShowPiece | None] = lambda: None
@@ -40,13 +41,14 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The try returned. Raises `NotStorable` for what could not be read back."""
+    """The try returned, and came with these files. Raises `NotStorable` for what could not be read back."""
 
     output: JsonValue = None
     sets: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     unsets: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    files: tuple[FilePart, ...] = ()
     usage: BilledUsage | None = None
     route: Route | None = None
     detail: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])

@@ -6,12 +6,14 @@ from typing import cast
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow.files import form_of
 from steptrail.domain.flow.kinds.port import NodeFault, without_code
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import ToolNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import FilePart
 from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent import tool_port
 from steptrail.runtime.agent.capture import ToolCapture
@@ -69,8 +71,9 @@ class ToolCall:
         given_to_tool = cast("dict[str, JsonValue]", own(self.given))
         returned = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
         match tool_port.outcome_of(self._tool, returned):
-            case tool_port.ToolSucceeded(result=result, usage=usage):
-                return await looked_through(partial(Succeeded, output=result, usage=usage), result)
+            case tool_port.ToolSucceeded(result=result, usage=usage, files=files):
+                output = _with_files(result, files) if files else result
+                return await looked_through(partial(Succeeded, output=output, files=files, usage=usage), result)
             case tool_port.ToolFailed(error=error, may_retry=is_covered, usage=usage):
                 failure = failure_class(error, self.usual)
                 may_retry = no_rule or is_covered
@@ -80,6 +83,14 @@ class ToolCall:
             case tool_port.ToolSuspended(session=session, reason=reason, until=until, usage=usage):
                 stream = f"{self._tool.spec.runs_children or 'agent'}:{session}"
                 return Suspended(stream=stream, reason=reason, until=until, usage=usage)
+
+
+def _with_files(result: JsonValue, files: tuple[FilePart, ...]) -> JsonValue:
+    """Return the output of a tool that came with files: these alone where its result only stands for them in words."""
+    forms: list[JsonValue] = [form_of(part) for part in files]
+    if len(files) == 1 and result == files[0].placeholder:
+        return forms[0]
+    return forms if result == [part.placeholder for part in files] else {"result": result, "files": forms}
 
 
 def _named(spec: ToolSpec) -> str:

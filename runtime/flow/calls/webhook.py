@@ -25,6 +25,8 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
 from steptrail.runtime.flow.means import HttpAnswer, HttpClient
+from steptrail.runtime.flow.values import GivenValues
+from steptrail.runtime.kernel.files import File, is_mime_type
 from steptrail.runtime.kernel.thread_calls import beside_the_loop
 
 _PATIENCE_SECONDS = 1.0
@@ -38,6 +40,8 @@ _KEY = "idempotency-key"
 _LARGE = 100_000
 """Bytes of an answer that are read in the time that a thread takes to begin, or a little more."""
 _TYPE = "content-type"
+_OF_TEXT = re.compile(r"\A(text/|\Z)|[/+.-](csv|(java|ecma)script|graphql|ndjson|sql|toml|urlencoded|xml|ya?ml)\Z")
+"""The types of bodies that are texts, beside those with a charset; so is one that says no type."""
 
 
 class WebhookCall:
@@ -75,7 +79,10 @@ async def _succeeded(answer: HttpAnswer) -> Succeeded:
     """Return an answer as what the node returns. One of megabytes is read beside the event loop."""
 
     def read() -> Succeeded:
-        return Succeeded(output={"status": answer.status, "body": _body(answer)}, detail={"status": answer.status})
+        given = GivenValues()
+        body = given.value(_body(answer), "body")
+        output: JsonValue = {"status": answer.status, "body": body}
+        return Succeeded(output=output, files=given.files, detail={"status": answer.status})
 
     return await beside_the_loop(read, name="steptrail-answer") if len(answer.content) > _LARGE else read()
 
@@ -143,8 +150,11 @@ def _content(body: JsonValue) -> tuple[bytes | None, str | None]:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"), "application/json"
 
 
-def _body(answer: HttpAnswer) -> JsonValue:
-    """Return the body of a success. Raises `NodeFault` of a class that is not tried again: the work is done."""
+def _body(answer: HttpAnswer) -> JsonValue | File:
+    """Return the body of a success: JSON, a text, or a file where its type is none of text.
+
+    Raises `NodeFault` of a class that is not tried again: the work is done.
+    """
     kind, *parameters = (part.strip() for part in answer.headers.get(_TYPE, "").lower().split(";"))
     if kind.endswith(("/json", "+json")):
         try:
@@ -152,7 +162,10 @@ def _body(answer: HttpAnswer) -> JsonValue:
         except (ValueError, RecursionError):
             why = f"the answer says that it is {kind}, and it is not"
             raise NodeFault(FailureClass.VALIDATION, why, {"status": answer.status}) from None
-    charset = next((text[8:].strip("\"'") for text in parameters if text.startswith("charset=")), "utf-8")
+    charset = next((text[8:].strip("\"'") for text in parameters if text.startswith("charset=")), None)
+    if charset is None and answer.content and not _OF_TEXT.search(kind):
+        return File.from_bytes(answer.content, kind if is_mime_type(kind) else None)
+    charset = charset or "utf-8"
     with suppress(LookupError, ValueError):
         # Punycode is for names: to read a long text as it takes hours, in which nothing else of the process goes on.
         if codecs.lookup(charset).name != "punycode":
