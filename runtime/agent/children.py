@@ -78,7 +78,7 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
         keeps_its_own = agent.context is None or await self._look() is not None
         try:
             start = Start(
-                input=await with_stored_bytes(self._place.environment.store, said),
+                input=await self._with_files(said),
                 agent=agent.snapshot,
                 worker=self._place.environment.worker,
                 key=self._place.parent.effect,
@@ -93,6 +93,12 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
                 raise
         self._take_over = False
         return await self._control.resume(agent, take_over=True, limits=limits)
+
+    async def _with_files(self, said: Message) -> Message:
+        """Return the message with the bytes of its files. A session that has begun has stored them."""
+        if not said.files or await self._look() is not None:
+            return said
+        return await with_stored_bytes(self._place.environment.store, said)
 
     async def _limits(self, agent: AnyAgent, left: float | None) -> Limits | None:
         """Return the limits of the next segment; None when they are those that hold anyway, or there is none."""

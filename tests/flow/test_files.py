@@ -282,6 +282,25 @@ async def test_people_answer_with_files_and_set_and_report_them() -> None:
         assert model.seen[0][1:] == [b"tea", b"held"]
 
 
+async def test_a_run_begins_with_files_in_messages_artifacts_and_variables_and_a_map_goes_over_them() -> None:
+    model = Looking("one", "two", "three", "four")
+    flow = (
+        Workflow("w")
+        .map("each", over="artifacts", model=model, prompt="{{ item.file }}", concurrency=1)
+        .llm("said", model, prompt="{{ messages }}")
+        .llm("more", model, prompt="{{ more }}")
+        .chain("each", "said", "more")
+    )
+    begun: dict[str, Any] = {
+        "messages": (Message.user("Look:", CUPS),),
+        "artifacts": (Artifact(id="a", file=NOTE), Artifact(id="b", file=CUPS)),
+        "vars": {"more": {"a": [NOTE], "b": CUPS}},
+    }
+    result = await ran(flow, **begun)
+    assert result.status == "completed", result
+    assert [shown[1:] for shown in model.seen] == [[b"tea"], [CUPS.data], [CUPS.data], [b"tea", CUPS.data]]
+
+
 async def test_a_run_with_a_file_is_found_by_it_and_another_file_of_the_same_words_is_another_input() -> None:
     other, world = Image.from_bytes(b"\x89PNG\r\n\x1a\nsups", name="cups.png"), World()
     flow = Workflow("w").function("a", world.function("a"), output="a").build()
