@@ -1,9 +1,9 @@
 """The values that people and functions give to a workflow: as JSON, with the files in them taken out."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 
 from steptrail.domain.errors import PASSING, ConfigurationError, FileUnreadable, shown
 from steptrail.domain.files import refuse_absent_files
@@ -12,7 +12,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import FilePart
 from steptrail.domain.storable import storable, type_name
 from steptrail.runtime.kernel.files import File, stored_file
-from steptrail.runtime.kernel.json_form import held_by, nearer_to_json
+from steptrail.runtime.kernel.json_form import files_left_behind, nearer_to_json
 from steptrail.runtime.kernel.ports import EventStore
 
 
@@ -48,8 +48,8 @@ class GivenValues:
             self._keep(value)
             return form_of(value)
         form = nearer_to_json(value)
-        if hasattr(value, "__pydantic_serializer__"):
-            self._look_into(value)  # pydantic has written a file in its form, and has left its bytes behind
+        for part in files_left_behind(value):
+            self._keep(part)
         return form
 
     def _keep(self, part: FilePart) -> None:
@@ -57,17 +57,6 @@ class GivenValues:
             self._came.setdefault(part.digest, part)
         else:
             self._absent.append(part)
-
-    def _look_into(self, value: object) -> None:
-        if isinstance(value, FilePart):
-            self._keep(value)
-            return
-        held: Any = held_by(value)
-        if isinstance(held, Mapping):
-            held = [*cast("Mapping[object, object]", held).values()]
-        if isinstance(held, list | tuple | set | frozenset):
-            for item in cast("Iterable[object]", held):
-                self._look_into(item)
 
 
 class FilesOfRun:

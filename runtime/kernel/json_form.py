@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import FilePart
 from steptrail.domain.storable import NoJsonForm, storable, type_name
 from steptrail.runtime.kernel.thread_calls import beside_the_loop
 
@@ -52,7 +53,7 @@ def to_json_value(value: object, where: str = "") -> JsonValue:
     Models, dataclasses, enums, dates, decimals, UUIDs, paths and sets are converted as pydantic does. Raises
     `NotStorable` for what has no JSON form: see `storable`.
     """
-    return storable(value, where, convert=nearer_to_json)
+    return storable(value, where, convert=_without_files)
 
 
 def to_json_values(given: Mapping[str, object] | None, where: str) -> dict[str, JsonValue]:
@@ -120,6 +121,27 @@ def nearer_to_json(value: object) -> object:
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
             raise NoJsonForm(f"{type_name(value)} ({words_of(error)})") from error
         raise NoJsonForm(type_name(value)) from error
+
+
+def _without_files(value: object) -> object:
+    """Return a value nearer to JSON. Raises `NoJsonForm`, also for a model with a file, whose bytes would be lost."""
+    form = nearer_to_json(value)
+    if any(part.data is not None for part in files_left_behind(value)):
+        raise NoJsonForm(f"{type_name(value)} with a file in it")
+    return form
+
+
+def files_left_behind(value: object) -> Iterator[FilePart]:
+    """Yield the files in what pydantic has made JSON of: it writes a file in its form, without its bytes."""
+    held = [value] if hasattr(value, "__pydantic_serializer__") else []
+    while held:
+        each = held_by(held.pop())
+        if isinstance(each, FilePart):
+            yield each
+        elif isinstance(each, Mapping):
+            held += cast("Mapping[object, object]", each).values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            held += cast("Collection[object]", each)
 
 
 def plain_form(write: Callable[[], Any], value: Any) -> Any:

@@ -23,6 +23,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import failure_text, result_text
 from steptrail.infrastructure.tools import to_json_value
+from steptrail.messages import File
 from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome
 from steptrail.tools import tool
 
@@ -30,6 +31,13 @@ from steptrail.tools import tool
 class Point(BaseModel):
     x: float
     blob: bytes = b""
+
+
+NOTE = File.from_bytes(b"tea")
+
+
+class Scan(BaseModel):
+    page: File
 
 
 class Role(BaseModel, frozen=True):
@@ -146,6 +154,8 @@ def count() -> Iterator[int]:
         ({1: "a"}, "a key of type int has no JSON form"),
         ({"a": {None: 1}}, "at a: a key of type NoneType has no JSON form"),
         (object(), "object has no JSON form"),
+        ([NOTE], "at [0]: steptrail.runtime.kernel.files.File has no JSON form"),
+        ({"a": [Scan(page=NOTE)]}, "at a[0]: tests.unit.tools.test_result.Scan with a file in it has no JSON form"),
         ([int], "at [0]: type has no JSON form"),
         (Pair, "type has no JSON form"),
         (range(3), "range has no JSON form"),
