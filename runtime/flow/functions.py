@@ -54,7 +54,7 @@ class NodeContext:
 
     def _files(self) -> FilesOfRun:
         if self.files is None:
-            raise ConfigurationError("this context belongs to no run, so there are no files: give it `files`")
+            raise ConfigurationError("this context belongs to no run, so it has no files")
         return self.files
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:

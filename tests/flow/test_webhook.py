@@ -140,6 +140,8 @@ async def test_a_text_is_sent_and_read_as_a_text(server: Server) -> None:
         ("image/svg+xml", False),
         ("application/x-www-form-urlencoded", False),
         ("application/yaml", False),
+        ("application/x-ndjson", False),
+        ("application/jsonl", False),
         ("", False),
     ],
 )

@@ -40,7 +40,8 @@ _KEY = "idempotency-key"
 _LARGE = 100_000
 """Bytes of an answer that are read in the time that a thread takes to begin, or a little more."""
 _TYPE = "content-type"
-_OF_TEXT = re.compile(r"\A(text/|\Z)|[/+.-](csv|(java|ecma)script|graphql|ndjson|sql|toml|urlencoded|xml|ya?ml)\Z")
+_TEXTS = r"csv|(java|ecma)script|graphql|(nd)?json[^/]*|sql|toml|urlencoded|xml|ya?ml"
+_OF_TEXT = re.compile(rf"\A(text/|\Z)|[/+.-]({_TEXTS})\Z")
 """The types of bodies that are texts, beside those with a charset; so is one that says no type."""
 
 
