@@ -7,11 +7,12 @@ from pydantic import BaseModel
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.files import files_in, reference_to
+from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptSettledLate
 from steptrail.domain.flow.files import form_of
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import FilePart
-from steptrail.errors import ConfigurationError, FileUnreadable, StoreAway
+from steptrail.errors import ConfigurationError, FileUnreadable, OwnershipLost, StoreAway
 from steptrail.messages import File, Image, Message
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call
@@ -32,6 +33,7 @@ from steptrail.workflow import (
 )
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.processes.agents.interposed import Interposed
+from tests.processes.scene import once
 from tests.runner.kit import HandClock, again_on, crash_at, dies, trail_of
 
 CUPS = Image.from_bytes(b"\x89PNG\r\n\x1a\ncups", name="cups.png")
@@ -391,6 +393,28 @@ async def test_a_crash_at_any_point_loses_no_file_and_names_none_that_is_not_the
             assert [part.filename for part in result.files] == ["cups.png", "n.txt"]
             assert [(await trail.flow("f").file(part)).data for part in result.files] == [b"\x89P", b"te"]
             assert model.seen[-1][1:] == [b"\x89P", b"te", CUPS.data, b"tea"]
+
+
+async def test_a_file_of_a_try_that_was_taken_over_is_stored_with_the_report_of_it() -> None:
+    store = Interposed()
+    owner, other = Steptrail(Environment(store=store)), Steptrail(Environment(store=store.inner))
+
+    def cut(seen: Envelope, context: NodeContext) -> File:
+        return File.from_bytes(b"try %d" % context.attempt)
+
+    flow = Workflow("w").function("cut", cut).build()
+
+    async def take_over() -> None:
+        await other.flow("f").resume(flow, take_over=True)
+
+    store.before_append = once(take_over, NodeAttemptCompleted)
+    with pytest.raises(OwnershipLost):
+        await owner.run(flow, session="f")
+    late = [record.event for record in await other.flow("f").events()][-1]
+    assert isinstance(late, NodeAttemptSettledLate)
+    assert await store.inner.file(late.files[0].digest) == b"try 1"
+    (part,) = (await other.flow("f").result()).files
+    assert (await other.flow("f").file(part)).data == b"try 2"
 
 
 async def test_expressions_see_what_a_file_is() -> None:
