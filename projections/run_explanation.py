@@ -9,6 +9,7 @@ from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.rendering import asked_for_data
 from steptrail.projections.same_failure import SameFailure
+from steptrail.projections.scores import RecordedScore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +18,8 @@ class RunExplanation:
 
     `is_newest` says that no execution came after this one. `crash` says of one that has crashed on which worker, and
     what that was doing. `waits` are what it waits for, with their times. `same_failure` says how often its failure has
-    come lately, None where read models do not know. `state` is what all of it was read from, and says who asked for a
-    pause, for its end or for a stop.
+    come lately, None where read models do not know. `scores` are those of the execution that count. `state` is what all
+    of it was read from, and says who asked for a pause, for its end or for a stop.
     """
 
     execution_id: str | None
@@ -34,6 +35,7 @@ class RunExplanation:
     crash: str | None = None
     damage: str | None = None
     same_failure: SameFailure | None = None
+    scores: tuple[RecordedScore, ...] = ()
     state: Any = field(repr=False, compare=False)
 
     def _standing(self) -> dict[str, JsonValue]:
@@ -52,6 +54,7 @@ class RunExplanation:
             "waits": [full_form(wait) for wait in self.waits],
             "events": dict(self.events),
             "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
+            "scores": [score.to_dict() for score in self.scores],
         }
 
 

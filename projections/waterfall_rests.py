@@ -6,7 +6,14 @@ from typing import Any
 
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, PauseLifted, WaitEnded, WaitStarted
+from steptrail.domain.shared.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    PauseLifted,
+    SessionScored,
+    WaitEnded,
+    WaitStarted,
+)
 from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.projections.waterfall import Rest, Waterfall, WaterfallRow
@@ -28,6 +35,8 @@ class Rests(ABC):
         """Return the waterfall of these events."""
         for record in records:
             at, version = record.at, record.version
+            if isinstance(record.event, SessionScored):
+                continue  # it is no time of the run
             if self._began is None:
                 self._began = self._alive = at
             self._last = max(at, self._last)

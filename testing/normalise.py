@@ -44,6 +44,7 @@ def normalise(events: Iterable[stored.AgentEvent]) -> tuple[stored.AgentEvent, .
     """Return the events without what a crash and a resume add, and without times.
 
     Taken away, because going on adds it: `execution.resumed`, and the votes and the decision of the guards about it.
+    Taken away, because it is no part of a run, and is not given again in a replay: `session.scored`.
     Taken away, because it was lost and made again: a model call that a crash interrupted, and the interruption and the
     second start of a tool call that was started anew. An unsafe call is not started anew: its unknown outcome stays, as
     a difference. Made equal, because no two processes agree on it: attempts, durations, delays, due times, when a
@@ -55,7 +56,7 @@ def normalise(events: Iterable[stored.AgentEvent]) -> tuple[stored.AgentEvent, .
     lost: set[int] = set()
     for event in events:
         match event:
-            case stored.ExecutionResumed():
+            case stored.ExecutionResumed() | stored.SessionScored():
                 continue
             case stored.EvaluationsRecorded(phase="resume") | stored.ContinuationEvaluated(phase="resume"):
                 continue

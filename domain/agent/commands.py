@@ -18,9 +18,23 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.scores import GiveScore
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["AnswerCall", "Approve", "Command", "Deny", "Fork", "Resume", "Retry", "Send", "Settle", "Start", "Verdict"]
+__all__ = [
+    "AnswerCall",
+    "Approve",
+    "Command",
+    "Deny",
+    "Fork",
+    "GiveScore",
+    "Resume",
+    "Retry",
+    "Send",
+    "Settle",
+    "Start",
+    "Verdict",
+]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
 """A person's verdict on a call whose outcome is unknown: it completed, it failed, run it again, or tell the model that
@@ -139,4 +153,4 @@ class Settle(FromOutside, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-Command = Start | Retry | Send | Resume | AnswerCall | Settle | Approve | Deny | Fork | OwnersCommand
+Command = Start | Retry | Send | Resume | AnswerCall | Settle | Approve | Deny | GiveScore | Fork | OwnersCommand

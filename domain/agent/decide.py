@@ -28,6 +28,7 @@ from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Un
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import SegmentEnd, end_of_segment
+from steptrail.domain.shared.scores import GiveScore, score_said, scored
 from steptrail.domain.shared.state import of_fork
 from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.tools import ToolSpec
@@ -66,6 +67,8 @@ def decide(state: AgentState, command: Command) -> tuple[events.AgentEvent, ...]
             return answer_call(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
+        case GiveScore():
+            return scored(command, state.agent_id, state)
         case Fork():
             return _fork(state, command)
     assert_never(command)
@@ -80,6 +83,8 @@ def _what(command: FromOutside) -> str:
             return said(*command.messages, context=command.context)
         case AnswerCall(effect_id=effect):
             return f"answer {effect}"
+        case GiveScore():
+            return score_said(command)
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:

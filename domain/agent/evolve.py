@@ -19,6 +19,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.events import SessionScored
 
 HANDLERS = complete(
     AgentEvent,
@@ -60,6 +61,9 @@ def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentS
         returns_to = fold.wait_origin if before is Phase.WAITING else fold.resume_to
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
         HANDLERS[kind](fold, event, at)
+        if kind is SessionScored:
+            fold.version = record.version  # it is about the run, and no part of it: not even of its time
+            continue
         fold.phase = phase_after(before, event, returns_to)
         # It may run backwards: another process, whose clock is ahead, stores a command while the owner is at work.
         fold.version, fold.updated_at = record.version, at

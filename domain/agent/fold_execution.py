@@ -16,6 +16,7 @@ from steptrail.domain.output import OutputVerdict
 from steptrail.domain.shared import fold as shared
 from steptrail.domain.shared.keys import said, with_retry
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.scores import session_scored
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.usage import billed_together
 
@@ -25,6 +26,7 @@ EXECUTION_HANDLERS.of(stored.MetadataChanged)(shared.metadata_changed)
 EXECUTION_HANDLERS.of(stored.PauseRequested)(shared.pause_requested)
 EXECUTION_HANDLERS.of(stored.PauseLifted)(shared.pause_lifted)
 EXECUTION_HANDLERS.of(stored.StopRequested)(shared.stop_requested)
+EXECUTION_HANDLERS.of(stored.SessionScored)(session_scored)
 
 
 @EXECUTION_HANDLERS.of(stored.SessionForked)

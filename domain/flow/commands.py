@@ -17,6 +17,7 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.scores import GiveScore
 
 Verdict = Literal["completed", "failed", "rerun"]
 """A person's verdict on a node whose outcome is unknown: it completed, it failed, or it is to run again."""
@@ -159,5 +160,6 @@ FlowCommand = (
     | AnswerStep
     | Approve
     | Deny
+    | GiveScore
     | OwnersCommand
 )

@@ -18,6 +18,7 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, end_of_segment
+from steptrail.domain.shared.scores import GiveScore, score_said, scored
 from steptrail.domain.shared.state import of_fork
 from steptrail.domain.shared.steering import asked_by_leaving, steered
 from steptrail.domain.version import VERSION
@@ -47,6 +48,8 @@ def decide(state: FlowState, command: commands.FlowCommand) -> tuple[events.Flow
             return answer_step(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
+        case GiveScore():
+            return scored(command, state.stream_id, state)
         case Pause() | Unpause() | Stop():
             return steered(command, state.stream_id, state)
         case Leave():
@@ -81,6 +84,8 @@ def _what(state: FlowState, command: FromOutside) -> str:
             return said_to(to, command)
         case commands.AnswerStep(node=node, action=action):
             return f"step {node} {action}"
+        case GiveScore():
+            return score_said(command)
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from steptrail.domain.flow.events import FlowEvent, WaitEnded
+from steptrail.domain.flow.events import FlowEvent, SessionScored, WaitEnded
 from steptrail.domain.flow.fold import FlowFold
 from steptrail.domain.flow.fold_nodes import NODE_HANDLERS
 from steptrail.domain.flow.fold_run import RUN_HANDLERS
@@ -38,6 +38,9 @@ def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowStat
         at, event = record.at, record.event
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
         HANDLERS[type(event)](fold, event, at)
+        if type(event) is SessionScored:
+            fold.version = record.version  # it is about the run, and no part of it: not even of its time
+            continue
         is_ending = fold.execution is not None and fold.execution.ended_by is not None
         fold.phase = phase_after(fold.phase, event, is_ending=is_ending)
         # It may run backwards: another process, whose clock is ahead, stores a command while the owner is at work.

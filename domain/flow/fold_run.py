@@ -21,6 +21,7 @@ from steptrail.domain.shared import fold as shared
 from steptrail.domain.shared.keys import with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.scores import session_scored
 from steptrail.domain.shared.stopwatch import Stopwatch
 from steptrail.domain.tools import ToolEffect
 
@@ -29,6 +30,7 @@ RUN_HANDLERS.of(stored.SessionStarted)(shared.session_started)
 RUN_HANDLERS.of(stored.MetadataChanged)(shared.metadata_changed)
 RUN_HANDLERS.of(stored.PauseRequested)(shared.pause_requested)
 RUN_HANDLERS.of(stored.PauseLifted)(shared.pause_lifted)
+RUN_HANDLERS.of(stored.SessionScored)(session_scored)
 
 
 def end_run(run: RunFold, by: EndedBy, at: int) -> None:

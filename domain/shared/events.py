@@ -92,6 +92,9 @@ class ExecutionFinished(Event, frozen=True, kw_only=True):
     recorded_errors: Count = 0
 
 
+ScoreValue = bool | int | float | str
+"""The value of a score: a truth value, a number or a label."""
+
 WaitKind = Literal[
     "retry",
     "tool_retry",
@@ -210,6 +213,25 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
     approval_id: str
 
 
+class SessionScored(Event, frozen=True, kw_only=True):
+    """Somebody scored an execution, or one step of it. No state follows from it, and no run notices it.
+
+    `execution` is the number of the execution. The newest score of one name, by the same, of the same counts.
+    """
+
+    TYPE = "session.scored.v1"
+    KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"comment"})
+    STATE = frozenset({"by", "key", "name", "value"})
+    name: str
+    value: ScoreValue
+    by: str
+    execution: Positive
+    step: Positive | None = None
+    comment: str | None = None
+    key: str | None = None
+
+
 SharedEvent = (
     SessionStarted
     | MetadataChanged
@@ -224,6 +246,7 @@ SharedEvent = (
     | ApprovalGranted
     | ApprovalDenied
     | ApprovalExpired
+    | SessionScored
 )
 """The events of every machine."""
 

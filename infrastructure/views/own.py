@@ -19,7 +19,7 @@ _RESERVED = re.compile(r"sqlite_|pg_|v[0-9]+_")
 """How the own tables of databases begin, and the tables that stand behind the views."""
 _METHODS = {"begin": ("stream",), "apply": ("fold", "entry", "changes"), "end_batch": ("fold", "changes")}
 _SUCH_AS = {"prefixes": "agent:", "types": "ToolExecutionCompleted.TYPE"}
-_OF_NUMBERS = {PublicKind.SECONDS, PublicKind.DOLLARS, PublicKind.INSTANT, PublicKind.DAY}
+_OF_NUMBERS = {PublicKind.SECONDS, PublicKind.DOLLARS, PublicKind.NUMBER, PublicKind.INSTANT, PublicKind.DAY}
 
 
 def checked(

@@ -31,6 +31,7 @@ _SQLITE: Mapping[PublicKind, str] = {
     **_PLAIN,
     PublicKind.SECONDS: "({}) / 1000000.0",
     PublicKind.DOLLARS: "({}) / 1000000000.0",
+    PublicKind.NUMBER: "({}) / 1000000.0",
     PublicKind.DAY: "date(({}) * 86400, 'unixepoch')",
     # By whole seconds: SQLite rounds parts of one to milliseconds, and so into the next day. They are counted from the
     # year 1, because it divides towards zero.
@@ -43,6 +44,7 @@ _POSTGRES: Mapping[PublicKind, str] = {
     **_PLAIN,
     PublicKind.SECONDS: "({})::double precision / 1000000",
     PublicKind.DOLLARS: "({})::double precision / 1000000000",
+    PublicKind.NUMBER: "({})::double precision / 1000000",
     # Beyond these years neither the server nor Python has a day, and one row would have every question refused.
     PublicKind.DAY: "CASE WHEN ({0}) BETWEEN -719161 AND 2932895 THEN date '1970-01-01' + ({0})::integer END",
     PublicKind.INSTANT: (

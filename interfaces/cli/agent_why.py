@@ -68,6 +68,8 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
         output.line(f"model       {one_line(str(switch))}")
     if explained.state.compacted is not None:
         output.line(f"context     {one_line(str(explained.state.compacted))}")
+    for score in explained.scores:
+        output.line(f"score       {one_line(str(score), _MOST_OF_A_CONTEXT)}")
     for stop in explained.shadow_stops:
         said = f"{stop.vote.criterion_class} would have stopped it {after_step(stop.step)}: {stop.vote.reason}"
         output.line(f"in shadow   {one_line(said)}")

@@ -119,6 +119,8 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         f"{spent.finished_nodes} of {many(spent.nodes, 'node')}{visits}, {many(spent.attempts, 'attempt')}, "
         f"{many(spent.tokens, 'token')}, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all",
     )
+    for score in explained.scores:
+        yield "score", one_line(str(score), _MOST)
     if explained.not_reached:
         yield "not reached", _listed(explained.not_reached)
 

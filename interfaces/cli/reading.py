@@ -11,13 +11,14 @@ from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Refusal
-from steptrail.interfaces.cli.kinds import SHOWN, summary_of
+from steptrail.interfaces.cli.kinds import SHOWN, KindShown, summary_of
 from steptrail.interfaces.cli.listing import run_data
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, prefix
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
+from steptrail.projections.scores import RecordedScore, that_count, value_text
 from steptrail.projections.state_difference import StateDifference, state_difference
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.collector import collector_off
@@ -28,6 +29,7 @@ class Stood(NamedTuple):
 
     state: Any
     records: Sequence[Recorded[Any]]
+    scores: Sequence[RecordedScore] = ()
 
 
 def register(commands: Commands) -> None:
@@ -99,7 +101,9 @@ def _show(arguments: argparse.Namespace, output: Output) -> None:
 
         async def stood(version: int | None) -> Stood:
             state = newest if version is None else await handle.state(at=version)
-            return Stood(state, await handle.history(at=state.version, types=types) if types else ())
+            scores = [score for score in await handle.scores(history=True) if score.version <= state.version]
+            records = await handle.history(at=state.version, types=types) if types else ()
+            return Stood(state, records, that_count(scores))
 
         return stream, [await stood(version) for version in ([at] if since is None else [since, at])]
 
@@ -112,12 +116,22 @@ def _show(arguments: argparse.Namespace, output: Output) -> None:
             f"{stream_name(stream)} is of a kind that `show` has no words for: `show --events` lists its events"
         )
     elif since is not None:
-        before, after = (dict(shown.state_data(*each)) for each in stood)
+        before, after = (_state_data(shown, each) for each in stood)
         _print_difference(output, (since, last.state.version), state_difference(before, after))
     elif output.as_json:
-        output.data(shown.state_data(*last))
+        output.data(_state_data(shown, last))
     else:
-        shown.print_state(output, *last)
+        shown.print_state(output, last.state, last.records)
+        rows = [
+            [each.name, value_text(each.value), each.by, str(each.execution), str(each.step or ""), each.comment or ""]
+            for each in last.scores
+        ]
+        output.section("scores", ["NAME", "VALUE", "BY", "EXECUTION", "STEP", "COMMENT"], rows)
+
+
+def _state_data(shown: KindShown, stood: Stood) -> dict[str, JsonValue]:
+    scores: list[JsonValue] = [score.to_dict() for score in stood.scores]
+    return {**shown.state_data(stood.state, stood.records), "scores": scores}
 
 
 def _print_difference(output: Output, versions: tuple[int, int], difference: StateDifference) -> None:

@@ -1,11 +1,15 @@
 """`pause`, `stop`, `requeue`, `fork`, `approve` and the like: commands to a session or a run from any process."""
 
 import argparse
+import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import isfinite
 from operator import methodcaller
 from typing import Any, TypeAlias, cast
 
 from steptrail.domain.errors import stream_name
+from steptrail.domain.shared.events import ScoreValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Refusal
@@ -16,6 +20,7 @@ from steptrail.interfaces.cli.parser import (
     Commands,
     amount,
     by_option,
+    count,
     engine_of,
     json_object,
     json_value,
@@ -66,6 +71,15 @@ def register(commands: Commands) -> None:
     settle.add_argument("--reason", help="why, for the record")
     by_option(settle)
 
+    score = commands.add("score", _score, "Record how good somebody finds session or run ID.")
+    score.add_argument("id", metavar="ID", type=prefix)
+    score.add_argument("name", metavar="NAME", help="of what it is a score, such as helpful")
+    score.add_argument("value", metavar="VALUE", help="a number, true, false, or a label")
+    score.add_argument("--by", type=who, required=True, help="who scores, for the record")
+    score.add_argument("--comment", help="why, for the record")
+    score.add_argument("--execution", type=count, metavar="N", help="its N-th execution (default: the newest)")
+    score.add_argument("--step", type=count, metavar="N", help="the N-th step of that execution, of an agent")
+
     approve = commands.add("approve", _approve, "Let a call of session or run ID run that waits for approval.")
     deny = commands.add("deny", _deny, "Keep a call of session or run ID that waits for approval from running.")
     for parser in (approve, deny):
@@ -104,6 +118,31 @@ def _settle(arguments: argparse.Namespace, output: Output) -> None:
         raise Refusal("--tell: in a workflow there is no model to tell: --result, --failed or --rerun say what it did")
 
     carried_out(arguments, output, carry)
+
+
+def _score(arguments: argparse.Namespace, output: Output) -> None:
+    said = named(arguments, "by", "comment", "execution")
+    value = score_value(arguments.value)
+
+    async def carry(handle: Any) -> Any:
+        if arguments.step is None:
+            return await handle.score(arguments.name, value, **said)
+        if not isinstance(handle, Session):
+            raise Refusal("--step: only the executions of agents have steps that are scored")
+        return await handle.score(arguments.name, value, step=arguments.step, **said)
+
+    carried_out(arguments, output, carry)
+
+
+def score_value(given: str) -> ScoreValue:
+    """Return the value of a score from the text of it: a number, a truth value, or else a label."""
+    with suppress(ValueError):
+        return cast("ScoreValue", json.loads(given)) if given in {"true", "false"} else int(given)
+    try:
+        number = float(given)
+    except ValueError:
+        return given
+    return number if isfinite(number) else given
 
 
 def _approve(arguments: argparse.Namespace, output: Output) -> None:
@@ -150,6 +189,8 @@ def _said(arguments: argparse.Namespace, result: Any, on: WayOn) -> str:
         case "approve" | "deny" | "answer", ExecutionStatus.WAITING if count:
             left = "1 more question is open" if count == 1 else f"{count} more questions are open"
             return f"recorded; {left}: {on}"
+        case "score", _:
+            return "recorded"
         case "fork", status:
             return f"forked, {status.value}; {on} goes on"
         case "pause" | "stop", ExecutionStatus.PAUSED:

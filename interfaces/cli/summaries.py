@@ -16,6 +16,7 @@ from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 from steptrail.projections.rendering import many, why_cut
+from steptrail.projections.scores import score_words
 
 _CUT = 100
 
@@ -90,6 +91,8 @@ def words_of(event: stored.AgentEvent | Forked) -> str:
             return f"segment {segment} on {worker}, after {ended_by.value}{other}{changed_by(event.changes)}"
         case stored.ExecutionPaused() | stored.StopRequested() | stored.PauseRequested() | stored.PauseLifted():
             return f"{event.by}{because(event.reason)}"
+        case stored.SessionScored():
+            return score_words(event)
         case stored.StepStarted(number=number):
             return f"step {number}"
         case stored.StepCompleted(number=number, duration_seconds=seconds, errors=errors):

@@ -9,11 +9,14 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
-from steptrail.domain.errors import ConfigurationError, FileUnreadable
+from steptrail.domain.errors import CommandRejected, ConfigurationError, FileUnreadable
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.events import ScoreValue
 from steptrail.domain.shared.forks import Fork
+from steptrail.domain.shared.scores import GiveScore
 from steptrail.infrastructure.tools.external import ExternalTool
 from steptrail.interfaces.python.fitting_results import refuse_unfit_result
 from steptrail.interfaces.python.flow_or_agent import an_agent
@@ -255,6 +258,31 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
             refuse_unfit_result(await self.state(), command)
         telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
         return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
+
+    async def score(
+        self,
+        name: str,
+        value: ScoreValue,
+        *,
+        by: str,
+        comment: str | None = None,
+        execution: str | int | None = None,
+        step: int | None = None,
+        key: str | None = None,
+    ) -> RunResult[Any]:
+        """Record how good somebody finds an execution, or one `step` of it; see `SteeredHandle.score`."""
+        if step is None:
+            return await super().score(name, value, by=by, comment=comment, execution=execution, key=key)
+        state = await self.state()
+        # The newest execution is that of now: another one may begin before the score is stored.
+        number = max(state.fold.executions, 1) if execution is None else self._number(execution)
+        if number < state.fold.executions:
+            state = await self.state(at=state.ended_at(number))
+        begun = max(state.step_count, state.open_step or 0)
+        if number == state.fold.executions and a_whole(step, "`step`, a number,", least=1) > begun:
+            raise CommandRejected("score", self.id, f"execution {number} has no step {step}: there are {begun}")
+        command = GiveScore(name=name, value=value, by=by, comment=comment, execution=number, step=step, key=key)
+        return RunResult(await self._control.stream.tell(command))
 
     async def file(self, digest: str) -> File:
         """Return a file that the conversation of the session names, with its bytes. `digest` is that of its part.

@@ -5,12 +5,15 @@ from typing import Any, Generic, TypeVar, cast
 
 from msgspec.structs import replace
 
+from steptrail.domain.errors import CommandRejected, shown, stream_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.machine import E, S
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.events import ScoreValue
 from steptrail.domain.shared.forks import Fork
+from steptrail.domain.shared.scores import GiveScore
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.kinds import Explanation
 from steptrail.runtime.kernel.control import StreamControl
@@ -56,6 +59,36 @@ class SteeredHandle(Handle[S, E, X_co], Generic[S, E, X_co, R_co]):
         Raises `SessionNotFound`, and `CommandRejected` when no execution is open.
         """
         return self._standing_at(await self._steering.request(Stop(by=by, reason=reason, key=key)))
+
+    async def score(
+        self,
+        name: str,
+        value: ScoreValue,
+        *,
+        by: str,
+        comment: str | None = None,
+        execution: str | int | None = None,
+        key: str | None = None,
+    ) -> R_co:
+        """Record how good somebody finds an execution: the newest one, or the one of that id or number.
+
+        `value` is a truth value, a number from -1,000,000 to 1,000,000, or a label of at most 100 characters. No run
+        notices it, whatever it is doing. The newest score of one name, by the same, of the same counts, and `scores`
+        has the others too. `key` makes it safe to say again. Raises `SessionNotFound`, `ConfigurationError` for what no
+        score has, and `CommandRejected` for an execution that there is not, or that a fork shares with its source.
+        """
+        number = None if execution is None else self._number(execution)
+        command = GiveScore(name=name, value=value, by=by, comment=comment, execution=number, key=key)
+        return self._standing_at(await self._steering.tell(command))
+
+    def _number(self, execution: str | int) -> int:
+        """Return the number of the execution of that id or number."""
+        if isinstance(execution, str):
+            session, _, number = execution.rpartition(":")
+            if session != self.id or not (number.isascii() and number.isdigit() and len(number) < 10):
+                raise CommandRejected("score", stream_name(self.stream_id), f"it has no execution {shown(execution)}")
+            execution = int(number)
+        return a_whole(execution, "`execution`, a number,", least=1)
 
     async def _forked(self, into: str, at: int | None, command: Fork) -> None:
         """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them."""

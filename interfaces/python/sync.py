@@ -147,6 +147,7 @@ class SyncHandle(Twin[AnyHandle]):
     state = blocking(AnyHandle.state)
     events = blocking(AnyHandle.events)
     history = blocking(AnyHandle.history)
+    scores = blocking(AnyHandle.scores)
     why = blocking(AnyHandle.why)
     follow = made(AnyHandle.follow, SyncFollowing)
 
@@ -171,6 +172,8 @@ class SyncSession(Twin[Session]):
     file = blocking(Session.file)
     approve = blocking(Session.approve)
     deny = blocking(Session.deny)
+    score = blocking(Session.score)
+    scores = blocking(Session.scores)
     state = blocking(Session.state)
 
     @overload

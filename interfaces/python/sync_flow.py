@@ -24,6 +24,8 @@ class SyncFlow(Twin[Flow]):
     approve = blocking(Flow.approve)
     deny = blocking(Flow.deny)
     step = blocking(Flow.step)
+    score = blocking(Flow.score)
+    scores = blocking(Flow.scores)
     state = blocking(Flow.state)
     file = blocking(Flow.file)
     result = blocking(Flow.result)

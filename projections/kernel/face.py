@@ -14,7 +14,7 @@ from steptrail.projections.kernel.table import Column, ColumnKind, Table
 
 
 class PublicKind(StrEnum):
-    """The type of a public column. The last four are made of whole numbers of a smaller unit."""
+    """The type of a public column. The last five are made of whole numbers of a smaller unit."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -23,6 +23,8 @@ class PublicKind(StrEnum):
     """From microseconds."""
     DOLLARS = "dollars"
     """From 10^-9 dollars."""
+    NUMBER = "number"
+    """From millionths."""
     INSTANT = "instant"
     """From microseconds of UTC: a timestamp with time zone, or, on SQLite, a text in ISO 8601."""
     DAY = "day"
@@ -91,6 +93,8 @@ def _shown(column: Column, since: str) -> Iterator[PublicColumn]:
             yield PublicColumn(f"{name.removesuffix('_us')}_seconds", sql, PublicKind.SECONDS, says, since)
         case "10^-9 dollars":
             yield PublicColumn(f"{name.removesuffix('_nanos')}_usd", sql, PublicKind.DOLLARS, says, since)
+        case "10^-6":
+            yield PublicColumn(name.removesuffix("_millionths"), sql, PublicKind.NUMBER, says, since)
         case "days since 1970-01-01":
             yield PublicColumn(name, sql, PublicKind.DAY, says, since)
             began = f"{sql} * 86400000000"

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 INSTANT = "microseconds of UTC"
 """The unit of a column that holds instants."""
+MILLIONTHS = "10^-6"
+"""The unit of a column that holds plain numbers."""
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 
 Scalar = str | int | bool | None

@@ -96,6 +96,7 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
     stored.NodeAttemptSettledLate,
     stored.NodeEvaluated,
     stored.PauseRequested,
+    stored.SessionScored,
     stored.SessionStarted,
 )
 def _untold(moment: _Moment, event: Event) -> _Events:

@@ -36,6 +36,7 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
     stored.PauseRequested,
     stored.RetryScheduled,
     stored.SessionForked,
+    stored.SessionScored,
     stored.SessionStarted,
     stored.ToolCallAmended,
     stored.ToolCallHeld,

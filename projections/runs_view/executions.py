@@ -19,7 +19,7 @@ from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.daily import count_run
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind
-from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
+from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, SCORES, TAGS
 from steptrail.projections.runs_view.values import nanos, tokens, whole
 
 STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
@@ -55,6 +55,7 @@ def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
     if (before := memory.run) is not None and before.finished is None:
         moment.changes.put(EXECUTIONS, execution_row(before))
     memory.run = run
+    memory.places[run.ordinal] = run.execution
     _put_tags(run, tags_in(memory.metadata), moment)
 
 
@@ -230,6 +231,26 @@ def _metadata_changed(memory: StreamMemory, event: stored.MetadataChanged, momen
     change_metadata(memory, event.changes)
     if (run := memory.run) is not None and run.finished is None:
         _put_tags(run, tags_in(memory.metadata), moment)
+
+
+@STREAM_HANDLERS.of(stored.SessionScored)
+def _scored(memory: StreamMemory, event: stored.SessionScored, moment: RunMoment) -> None:
+    """Put the score in the place of the one before. No sound log has one of an execution that has no row."""
+    if (execution := memory.places.get(event.execution)) is None:
+        return
+    value, is_label = event.value, isinstance(event.value, str)
+    row: Row = {
+        "execution": execution,
+        "step": event.step or 0,
+        "name": plain(event.name),
+        "by": plain(event.by),
+        "kind": "label" if is_label else "truth" if isinstance(value, bool) else "number",
+        "value_millionths": None if isinstance(value, str) else round(value * 1_000_000),
+        "label": plain(value) if isinstance(value, str) else None,
+        "scored_at": moment.at,
+        "version": moment.version,
+    }
+    moment.changes.put(SCORES, row)
 
 
 @RUN_HANDLERS.of(stored.PauseRequested, stored.StopRequested)

@@ -7,5 +7,5 @@ from steptrail.projections.runs_view.tables import ATTEMPTS, ROWS
 
 _OTHERS = {ATTEMPTS: UNITED_ATTEMPTS, SPREAD_DAILY: SPREAD_WITH_TIMES}
 _OF_TABLES = (_OTHERS.get(table) or view_of(table, since="0.1") for table in (*ROWS, *SUMS))
-RUNS_FACE = Face(version=6, views=(*_OF_TABLES, *DERIVED))
+RUNS_FACE = Face(version=7, views=(*_OF_TABLES, *DERIVED))
 """A change of a table changes it too: then its version grows, and `docs/views.md` is made anew."""

@@ -187,7 +187,8 @@ class StreamMemory:
     """One stream: the open execution or the last one, and what the next one will need.
 
     `metadata` holds the entries that say of tags and tenant, and no others. `forked` is the event with which a fork of
-    runs of a workflow began: what it says of the workflow holds for the retry of a run of the past.
+    runs of a workflow began: what it says of the workflow holds for the retry of a run of the past. `places` maps the
+    number of each execution to the position in the log at which it began.
     """
 
     stream: str
@@ -197,6 +198,7 @@ class StreamMemory:
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     run: RunMemory | None = None
     forked: FlowForked | None = None
+    places: dict[int, int] = field(default_factory=dict[int, int])
 
 
 class RunMoment(Struct, frozen=True):

@@ -1,11 +1,11 @@
 """The tables of runs, for agents and workflows: each column with its meaning and its unit.
 
 An instant is in microseconds of UTC, a duration in microseconds, a cost in billionths of a dollar. A text that is part
-of a key is empty where there is none. Nothing that people, models or tools said is in any column, except for tags and
-for what is left of the message of an error without its values.
+of a key is empty where there is none. Nothing that people, models or tools said is in any column, except for tags,
+labels and what is left of the message of an error without its values.
 """
 
-from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Index, Table
+from steptrail.projections.kernel.table import INSTANT, MILLIONTHS, Column, ColumnKind, Index, Table
 
 TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_read", "tokens_reasoning")
 """The five disjoint kinds of tokens, as columns."""
@@ -13,7 +13,7 @@ TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_r
 SUSPENDED = "suspended"
 """The status of a try that ended because the stream below it rests. What comes after it is a look, and no try."""
 
-VERSION = 2
+VERSION = 3
 """The version of the read model. It grows where a row of the same events holds something else from now on."""
 
 
@@ -322,6 +322,30 @@ TAGS = Table(
     ),
 )
 
+SCORES = Table(
+    name=named("scores"),
+    says="Scores that count: the newest of each name, by the same, of the same execution or step.",
+    key=("execution", "step", "name", "by"),
+    belongs_to=EXECUTIONS,
+    columns=(
+        _EXECUTION,
+        _count("step", "The step that was scored; 0 for the execution as a whole."),
+        _text("name", "The name of the score."),
+        _text("by", "Who scored."),
+        _text("kind", "The kind of its value: number, truth or label."),
+        _count(
+            "value_millionths",
+            "The number, rounded to six decimals; of a truth value 1 or 0; None for a label.",
+            MILLIONTHS,
+            is_optional=True,
+        ),
+        _maybe("label", "The label; None for a number.")._replace(is_private=True),
+        _at("scored_at", "When it was given."),
+        _count("version", "The version of its event."),
+    ),
+    indexes=(Index(("name", "value_millionths", "execution"), "step = 0"),),
+)
+
 SIGNATURES = Table(
     name=named("signatures"),
     says="Kinds of failures: errors with equal type, class, tool and template have one signature.",
@@ -416,6 +440,7 @@ ROWS = (
     OUTCOMES,
     EVALUATIONS,
     TAGS,
+    SCORES,
     SIGNATURES,
     VISITS,
     TRIES,

@@ -11,6 +11,7 @@ from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import Handlers, complete
 from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.domain.shared.events import SessionScored
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Table
@@ -81,7 +82,7 @@ class RunsView(Projection[StreamMemory]):
         if (run := fold.run) is not None:
             if event.counts_as is not EventKind.OUTSIDE:
                 run.seen = version, at
-            if run.finished is None:
+            if run.finished is None and type(event) is not SessionScored:
                 run.version, run.at = version, at
         return fold
 

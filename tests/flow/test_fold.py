@@ -62,6 +62,7 @@ ANY: list[FlowEvent] = [
     E.PauseRequested(by="ana"),
     E.PauseLifted(by="ana"),
     E.StopRequested(by="ana"),
+    E.SessionScored(name="helpful", value=1, by="ana", execution=1),
     E.ExecutionPaused(by="ana", step_seconds=0.0),
     E.ExecutionFinished(status=ExecutionStatus.COMPLETED, stop_reason=StopReason.COMPLETED, resolved_by="x"),
     E.LimitReached(limit="timeout", scope="run", at_most="1", actual="2"),

@@ -393,6 +393,21 @@ async def shown(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def scored(clock: HandClock) -> Steptrail:
+    """People and a program score a session, while it waits and after its end; one thinks better of it."""
+    agent = building([call("refund", amount=5), "Paid."]).with_tools(refund).build()
+    trail = first(clock)
+    await trail.run(agent, "Refund", session=SESSION)
+    session = trail.session(SESSION)
+    await session.score("slow", False, by="bob", key="k")
+    await session.approve(f"{SESSION}:1:1:0", by="ana")
+    await session.resume(agent)
+    for value in (0.25, 1):
+        await session.score("helpful", value, by="ana", comment="It paid.", execution=1, step=1)
+    await session.score("tone", "formal", by="judge")
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -413,6 +428,7 @@ STORIES: dict[str, Story] = {
     "instructed": instructed,
     "shown": shown,
     "compacted": compacted,
+    "scored": scored,
 }
 
 

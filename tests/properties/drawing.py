@@ -42,6 +42,7 @@ from steptrail.domain.policy.fallback import SWITCHING, FallbackModel, FallbackS
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.run import CutBy
+from steptrail.domain.shared.scores import GiveScore
 from steptrail.domain.tools import ApprovalRule, ExternalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.messages import File
@@ -299,6 +300,7 @@ def instructed(names: tuple[str, ...], votes: tuple[ContinuationDecision, ...]) 
 
 VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")
 PAUSE, UNPAUSE, STOP = Pause(by="ana"), Unpause(by="ana"), Stop(by="ana")
+SCORE = GiveScore(name="helpful", value=1, by="ana", step=1)
 SHOT = FilePart(digest="0" * 64, mime_type="image/png", size=3)
 SEND = Send(messages=(Message.user("and this?", File.from_bytes(b"a file", name="a")),))
 
@@ -324,7 +326,7 @@ ANYTHING = Mix(
     snapshots=snapshots_of(limits, tools, policies),
     limits=limits,
     replies=weighted(requests, requests, answers),
-    commands=(PAUSE, STOP, SEND),
+    commands=(PAUSE, STOP, SEND, SCORE),
     pauses=(0, 1, 3600, 7 * 86_400),
     comes_back=(True, False),
     answers=(True, False),
@@ -386,7 +388,7 @@ EVENTFUL = Mix(
     snapshots=snapshots_of(roomy, eventful_tools, patient),
     limits=roomy,
     replies=weighted(eventful_requests, eventful_requests, eventful_requests, plain_answers),
-    commands=(PAUSE, SEND, PAUSE, SEND, STOP),
+    commands=(PAUSE, SEND, PAUSE, SEND, STOP, SCORE),
     pauses=(0, 1, 600),
     comes_back=(True, True, True, False),
     answers=(True, True, True, False),

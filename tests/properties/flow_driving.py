@@ -64,6 +64,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.scores import GiveScore
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.evaluating import evaluated
 from steptrail.runtime.flow.failure_class import faulty
@@ -152,7 +153,8 @@ class FlowLife:
         match trouble:
             case "command":
                 is_paused = self.stored.run is not None and self.stored.run.pause_request is not None
-                commands: list[FlowCommand] = [Pause(by="ana"), Stop(by="ana")]
+                score = GiveScore(name="helpful", value=1, by="ana")
+                commands: list[FlowCommand] = [Pause(by="ana"), Stop(by="ana"), score]
                 self.command(self.draw(st.sampled_from([*commands, *[Unpause(by="ana")] * is_paused])))
                 return False
             case "answer":

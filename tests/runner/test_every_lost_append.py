@@ -38,6 +38,7 @@ from steptrail.domain.agent.events import (
     PauseRequested,
     RetryScheduled,
     SessionForked,
+    SessionScored,
     SessionStarted,
     StepCompleted,
     StepStarted,
@@ -123,6 +124,7 @@ DROPPED: list[AgentEvent] = [
     # Others write it, by a command that is decided anew.
     smallest(MessagesAppended),
     smallest(StopRequested),
+    smallest(SessionScored),
     smallest(PauseRequested),
     smallest(PauseLifted),
     smallest(ApprovalGranted),

@@ -12,6 +12,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     InferenceInterrupted,
     MessagesAppended,
+    SessionScored,
     StopRequested,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -467,3 +468,20 @@ async def test_given_a_message_stored_long_before_the_run_went_on_then_the_time_
         clock.advance(61)
         assert (await session.resume(builder.build(), by="ana")).output == "Nobody knows."
         assert any(isinstance(event, ToolExecutionFailed) and event.expired for event in await again(builder, trail))
+
+
+async def test_a_scored_session_is_driven_again_without_its_scores() -> None:
+    trail = trail_of()
+
+    async def scoring(trail: Steptrail) -> object:
+        return await trail.session("s").score("helpful", 1, by="ana")
+
+    async with trail:
+        script: list[Reply] = [call("stock", item="tea"), "Three."]
+        agent = shop().with_model(Beset(script, scoring, trail, at=1)).build()
+        await trail.run(agent, "How much?", session="s")
+        await scoring(trail)
+        recording = Recording("s", await trail.session("s").history())
+    replayed = await replay(shop(*script).build(), recording)
+    assert normalise(replayed.events) == normalise(recording.events)
+    assert not any(isinstance(event, SessionScored) for event in replayed.events)
