@@ -26,7 +26,7 @@ _WORDS = {
     "resolved_by": "whose end this criterion decided",
 }
 _MEASURES: dict[str, Measure] = {str(measure): measure for measure in MEASURES}
-_OFTEN = ("tag", "least", "most")
+_OFTEN = ("tag", "least", "most", "score")
 VIEW_FILTERS = (*_WORDS, "effect", "root", *_OFTEN, "order")
 """The names of these filters, and `order`, among the parsed arguments."""
 
@@ -45,6 +45,8 @@ def add_filters(runs: Parser) -> None:
     sizes = ", ".join(MEASURES)
     group.add_argument("--least", action="append", metavar="MEASURE=N", help=f"with N at least, of {sizes}")
     group.add_argument("--most", action="append", metavar="MEASURE=N", help="with N at most, of the same")
+    says = "with such a score, as helpful>=0.5, tone=formal, or helpful for any; may be said again"
+    group.add_argument("--score", action="append", metavar="CONDITION", help=says)
     group.add_argument("--order", choices=[order.value for order in RunOrder], help="which runs come first")
 
 
@@ -95,6 +97,7 @@ async def _filter(trail: Steptrail, arguments: argparse.Namespace) -> RunFilter:
         tags=_pairs(arguments.tag, "--tag"),
         least=_sizes(arguments.least, "--least"),
         most=_sizes(arguments.most, "--most"),
+        scores=arguments.score or (),
         **named(arguments, "status", "stop_reason", "agent", "since", "until", "effect", *_WORDS),
     )
 

@@ -58,6 +58,7 @@ def _stats(arguments: argparse.Namespace, output: Output) -> None:
     if arguments.by is None:
         page.retries()
         page.shadow()
+        page.scores()
     note_lag(output, found.lag)
     if erased:
         output.note(f"steptrail: {many(erased, 'erased session')} still in these: `steptrail rebuild` makes them anew")
@@ -166,6 +167,20 @@ class _Page:
             return ""
         # The session may have gone on since, and may have failed otherwise.
         return typed(self._store, "why", stream_name(of.sample), options=("--execution", str(of.ordinal)))
+
+    def scores(self) -> None:
+        """Print how runs were scored."""
+        rows = [
+            [
+                each.agent,
+                each.name,
+                f"{each.scores:,}",
+                "" if each.mean is None else f"{each.mean:.3g}",
+                ", ".join(f"{label} {count:,}" for label, count in each.labels.items()),
+            ]
+            for each in self._found.scores
+        ]
+        self._table(["AGENT", "SCORE", "GIVEN", "MEAN", "LABELS"], rows)
 
     def shadow(self) -> None:
         """Print what criteria in shadow voted."""

@@ -1,21 +1,24 @@
 """Which runs a list shows, and in which order."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
-from math import ceil, floor
-from typing import Any, Final, Literal, cast, get_args
+from math import ceil, floor, nan
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import fields
 
 from steptrail.domain.base import LARGEST, repr_of
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, shown
 from steptrail.domain.instants import from_datetime, from_iso
+from steptrail.domain.kernel.given import a_text
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.scores import LARGEST_SCORE, score_name
 from steptrail.domain.shared.tags import MOST_TAGS
 from steptrail.domain.tools import ToolEffect
 
@@ -66,6 +69,40 @@ class RunOrder(StrEnum):
     MOST_RETRIES = "most_retries"
 
 
+_CONDITION = re.compile(r"\s*([^<>=]*[^<>=\s])\s*(?:(>=|<=|>|<|=)\s*(.*\S))?\s*", re.DOTALL)
+_TRUTHS = {"true": 1, "yes": 1, "false": 0, "no": 0}
+
+
+class ScoreCondition(NamedTuple):
+    """A condition on a score: its name, then a sign and a number in millionths or a label; both None for any value."""
+
+    name: str
+    sign: str | None
+    value: int | str | None
+
+
+def score_condition(text: str) -> ScoreCondition:
+    """Return the condition that a text says: `helpful`, `helpful>=0.5`, `safe=yes` or `tone=formal`.
+
+    Raises `ConfigurationError` for a text that is none.
+    """
+    said = _CONDITION.fullmatch(text)
+    if said is None:
+        raise ConfigurationError(f"{shown(text)} is no condition on a score, such as helpful>=0.5 or tone=formal")
+    name, sign, value = score_name(said[1]), said[2], said[3]
+    if sign is None:
+        return ScoreCondition(name, None, None)
+    try:
+        number = float(_TRUTHS.get(value, value))
+    except ValueError:
+        number = nan
+    if -LARGEST_SCORE <= number <= LARGEST_SCORE:
+        return ScoreCondition(name, sign, round(number * 1_000_000))
+    if sign != "=":
+        raise ConfigurationError(f"{shown(text)}: {shown(value)} is no number that a score may be")
+    return ScoreCondition(name, sign, value)
+
+
 class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to show: all that is given must hold. A word may be several, of which one must hold.
 
@@ -74,7 +111,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     ask for runs with a call of this tool, or a visit of this node, and of this effect class, that did not complete.
     `error_type`, `error_class` and `signature` are those of the error because of which a run failed. Every tag must be
     there. A run began at `since` or later, and before `until`. `least` and `most` bound measures; a run without a cost
-    is within no bound of it.
+    is within no bound of it. `scores` are conditions on scores of the run as a whole, of whoever gave them, which must
+    all hold: `helpful>=0.5`, `tone=formal`, or `helpful` for any value.
     """
 
     status: Words = None
@@ -97,11 +135,13 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     until: Since = None
     least: Mapping[Measure, float] = {}
     most: Mapping[Measure, float] = {}
+    scores: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         faults = [fault for name in _WORDS for fault in _wrong_words(name, getattr(self, name))]
         faults += _wrong_tags(self.tags)
         faults += [fault for name in ("least", "most") for fault in _wrong_bounds(name, getattr(self, name))]
+        faults += _wrong_scores(self.scores)
         for instant in (self.since, self.until):
             try:
                 instant_of(instant, 0)
@@ -167,6 +207,20 @@ def _wrong_tags(tags: object) -> Iterator[str]:
         for name, value in given.items():
             if not (isinstance(name, str) and isinstance(value, str)):
                 yield f"a tag of a filter is a name and a text, not {repr_of(name)} and {repr_of(value)}"
+
+
+def _wrong_scores(scores: object) -> Iterator[str]:
+    given = cast("Collection[object]", scores)
+    if isinstance(scores, str) or not isinstance(scores, Collection):
+        yield f"scores of a filter are a list of conditions, not {repr_of(given)}"
+    elif len(given) > _MOST_NAMED:
+        yield f"a filter has at most {_MOST_NAMED} conditions on scores, not {len(given):,}"
+    else:
+        for each in given:
+            try:
+                score_condition(a_text(each, "a condition on a score"))
+            except ConfigurationError as error:
+                yield str(error)
 
 
 def _wrong_bounds(name: str, bounds: object) -> Iterator[str]:

@@ -13,11 +13,29 @@ from typing import Literal, NamedTuple
 from steptrail.domain.shared.tags import kept_apart
 from steptrail.domain.storable import plain
 from steptrail.projections.asking.cursor import Cursor
-from steptrail.projections.asking.filters import CRASHED, MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
+from steptrail.projections.asking.filters import (
+    CRASHED,
+    MEASURES,
+    Measure,
+    RunFilter,
+    RunOrder,
+    bound_of,
+    instant_of,
+    score_condition,
+)
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
 from steptrail.projections.kernel.table import Scalar, Table, fitting
 from steptrail.projections.runs_view import sums
-from steptrail.projections.runs_view.tables import EVALUATIONS, EXECUTIONS, SIGNATURES, TAGS, TOKENS, TOOL_CALLS, VISITS
+from steptrail.projections.runs_view.tables import (
+    EVALUATIONS,
+    EXECUTIONS,
+    SCORES,
+    SIGNATURES,
+    TAGS,
+    TOKENS,
+    TOOL_CALLS,
+    VISITS,
+)
 
 COUNTED = 10_000
 """So far the runs of a list are counted."""
@@ -189,6 +207,24 @@ class Questions:
             text.values,
         )
 
+    def scores(self, period: Period) -> Statement:
+        """Ask for the scores of whole runs that were given on these days, by agent, name and label."""
+        text = _Text()
+        text.conditions.append("t.step = 0")
+        if period.since is not None:
+            text.conditions.append(f"t.scored_at >= {text.mark(period.since // _DAY * _DAY)}")
+        if period.until is not None:
+            text.conditions.append(f"t.scored_at < {text.mark((period.until // _DAY + 1) * _DAY)}")
+        self._of_tenant(text, "e.tenant")
+        if period.agent is not None:
+            text.conditions.append(f"{_aside('e.name')} = {text.mark(plain(period.agent))}")
+        columns = "e.name, t.name, t.label"
+        return Statement(
+            f"SELECT {columns}, count(*), CAST(sum(t.value_millionths) AS bigint) FROM {SCORES.name} t "  # noqa: S608
+            f"JOIN {EXECUTIONS.name} e ON e.execution = t.execution{text.where} GROUP BY {columns}",
+            text.values,
+        )
+
     def _of_tenant(self, text: _Text, column: str, *, is_looked_up: bool = False) -> None:
         """Add the tenant. Every statement that reads runs or sums passes here."""
         if self.tenant is not None:
@@ -248,6 +284,7 @@ class Questions:
                 else:
                     text.conditions.append(text.one_of(masked, words))
         text.conditions += _of_tags(text, asked.tags, looks_up=few == "tags")
+        text.conditions += _of_scores(text, asked.scores, looks_up=few == "scores")
         if asked.tool is not None or asked.effect is not None:
             column = "e.execution" if few == "tool" else "+e.execution"
             text.conditions.append(f"{column} IN ({_calls(text, asked)})")
@@ -263,7 +300,7 @@ class Questions:
             text.conditions.append(f"+e.started_at >= {text.mark(since)}")
         if until is not None:
             text.conditions.append(f"+e.started_at < {text.mark(until)}")
-        return few not in ("tags", "tool", "stream", "crashed")
+        return few not in ("tags", "scores", "tool", "stream", "crashed")
 
 
 def _aside(column: str) -> str:
@@ -279,6 +316,8 @@ def _looked_up(asked: RunFilter, *, is_scoped: bool, by_key: bool) -> str | None
             return name
     if "tags" in given:
         return "tags"
+    if "scores" in given:
+        return "scores"
     if "tool" in given or "effect" in given:
         return "tool"
     if is_scoped and not given:
@@ -324,6 +363,21 @@ def _of_tags(text: _Text, tags: Mapping[str, str], *, looks_up: bool) -> Sequenc
         inner = f" AND t.execution IN ({found})" if found else ""
         found = f"SELECT t.execution FROM {TAGS.name} t WHERE {pair}{inner}"  # noqa: S608
     return [f"e.execution IN ({found})"]
+
+
+def _of_scores(text: _Text, conditions: Sequence[str], *, looks_up: bool) -> Sequence[str]:
+    """Return the conditions on scores. The first is looked up if it is to be: most runs have no score."""
+    found = list[str]()
+    for name, sign, value in sorted({score_condition(each) for each in conditions}, key=str):
+        wanted = f"t.name = {text.mark(name)} AND t.step = 0"
+        if sign is not None:
+            column = "t.label" if isinstance(value, str) else "t.value_millionths"
+            wanted += f" AND {column} {sign} {text.mark(plain(value) if isinstance(value, str) else value)}"
+        if looks_up and not found:
+            found.append(f"e.execution IN (SELECT t.execution FROM {SCORES.name} t WHERE {wanted})")  # noqa: S608
+        else:
+            found.append(f"EXISTS (SELECT 1 FROM {SCORES.name} t WHERE {wanted} AND t.execution = e.execution)")  # noqa: S608
+    return found
 
 
 def _calls(text: _Text, asked: RunFilter) -> str:

@@ -130,6 +130,19 @@ class ShadowVotes(AnswerPart, frozen=True, kw_only=True):
     runs: int
 
 
+class ScoreStats(AnswerPart, frozen=True, kw_only=True):
+    """Scores of whole runs of an agent or a workflow with one name, that count and were given in the time.
+
+    `mean` is that of the numbers, where a yes is 1 and a no is 0; None without any. `labels` counts the others.
+    """
+
+    agent: str
+    name: str
+    scores: int
+    mean: float | None
+    labels: Mapping[str, int]
+
+
 class Stats(AnswerPart, frozen=True, kw_only=True):
     """The runs of a time and what they come to. `groups` has them by what was asked, `days` by day.
 
@@ -146,6 +159,7 @@ class Stats(AnswerPart, frozen=True, kw_only=True):
     retries: Sequence[Retries]
     failures: Sequence[FailureGroup]
     shadow: Sequence[ShadowVotes]
+    scores: Sequence[ScoreStats]
     as_of: int
     lag: int
     percentiles_off_percent: float = _OFF
@@ -167,13 +181,14 @@ class StatsQuestion:
             questions.tools(period),
             questions.models(period),
             questions.shadow(period),
+            questions.scores(period),
             *questions.retries(period),
         )
         self._with_day = with_day
 
     def answer(self, found: Sequence[Rows], failures: Sequence[FailureGroup], as_of: int, lag: int) -> Stats:
         """Return the answer of the rows of each statement."""
-        totals, spread, tools, models, shadow, *retries = found
+        totals, spread, tools, models, shadow, scores, *retries = found
         width = len(self._by)
         day = self._with_day.index("day")
         days: Counter[str] = Counter()
@@ -204,6 +219,7 @@ class StatsQuestion:
                 ShadowVotes(criterion=row[0], vote=row[1], runs=row[2])
                 for row in sorted(shadow, key=lambda row: str(row[:2]))
             ],
+            scores=_scores(scores),
             as_of=as_of,
             lag=lag,
         )
@@ -344,6 +360,17 @@ def _models(found: Rows) -> Sequence[ModelStats]:
             )
         )
     return sorted(made, key=lambda each: (-each.calls, each.model))
+
+
+def _scores(found: Rows) -> Sequence[ScoreStats]:
+    made: list[ScoreStats] = []
+    for (agent, name), rows in _by_key(found, slice(2)).items():
+        labels = Counter({row[2]: row[3] for row in rows if row[2] is not None})
+        numbers, total = (sum(row[place] for row in rows if row[2] is None) for place in (3, 4))
+        mean = total / numbers / 1e6 if numbers else None
+        count = numbers + labels.total()
+        made.append(ScoreStats(agent=agent, name=name, scores=count, mean=mean, labels=_most_first(labels)))
+    return sorted(made, key=lambda each: (each.agent, each.name))
 
 
 def _retries(of_models: Rows, of_calls: Rows) -> Sequence[Retries]:

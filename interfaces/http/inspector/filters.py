@@ -34,6 +34,7 @@ LABELS: Final[Mapping[str, str]] = {
     "retries": "Retries, at least",
     "parent": "Begun by",
     "tenant": "Tenant",
+    "score": "Score",
 }
 FILTERS: Final = tuple(LABELS)
 """The names of all filters."""
@@ -100,6 +101,8 @@ def counted_filter(said: Mapping[str, str]) -> tuple[RunFilter, RunOrder]:
     if "tag" in said:
         name, _, value = said["tag"].partition("=")
         given["tags"] = {name: value}
+    if "score" in said:
+        given["scores"] = [said["score"]]
     faults = list[str]()
     given["least"] = {}
     for key in (*_BOUNDS, "since", "until"):
