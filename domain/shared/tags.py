@@ -12,6 +12,9 @@ from steptrail.domain.storable import plain
 MOST_TAGS = 16
 """So many tags a run has at most: the first ones by their names."""
 
+TOLD_IN_METADATA = ("tags", "tenant")
+"""The entries of metadata that say of tags and of the tenant."""
+
 _LONGEST = 64
 """The longest tenant, and name or value of a tag, that is kept as it is."""
 

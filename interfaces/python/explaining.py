@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreError
@@ -10,7 +11,10 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamHead
 from steptrail.domain.newest import Newest
+from steptrail.domain.shared.events import SessionScored
 from steptrail.projections.kinds import PROJECTIONS, Explainer, ExplainerOfState, Explanation
+from steptrail.projections.run_explanation import RunExplanation
+from steptrail.projections.scores import RecordedScore, recorded_scores, that_count
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.history import LARGE_PAGE, pages
 from steptrail.runtime.kernel.kinds import KINDS, not_found
@@ -110,13 +114,23 @@ async def explained(
             continue
         if not explainer.version:
             raise await not_found(store, stream)
+        scores = that_count(await scores_in(store, stream))
         owned = await store.is_leased(stream)
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
         if owned is not False or damage is not None or await store.version(stream) <= explainer.version:
             explanation = explainer.explanation(now=now, owned=owned, damage=damage)
             if kept is not None and damage is None:
                 kept.keep(stream, explainer)
+            if scores and isinstance(explanation, RunExplanation):
+                number = explanation.state.fold.executions
+                return replace(explanation, scores=tuple(each for each in scores if each.execution == number))
             return explanation
+
+
+async def scores_in(store: EventStore, stream: str) -> Sequence[RecordedScore]:
+    """Return the scores of a stream that can be read, oldest first. Those of a fork's past are not its own."""
+    log = store.log(stream=stream, types=[SessionScored.TYPE], on_corrupt=lambda _: None)
+    return recorded_scores([entry.record async for entry in log])
 
 
 async def _go_on(

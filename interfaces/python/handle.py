@@ -1,7 +1,6 @@
 """A handle on one stream, of whatever kind: what can be read of any machine."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError, stream_name
@@ -9,12 +8,11 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.machine import E, S
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.shared.events import SessionScored
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.python.explaining import explained
+from steptrail.interfaces.python.explaining import explained, scores_in
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.run_explanation import RunExplanation
-from steptrail.projections.scores import RecordedScore, recorded_scores, that_count
+from steptrail.projections.scores import RecordedScore, that_count
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.history import history, history_of_types, typed_records
@@ -39,6 +37,11 @@ class Handle(Generic[S, E, X_co]):
     def __repr__(self) -> str:
         """Return what it is a handle on: `<Session 'order-7'>`."""
         return f"<{type(self).__name__} {self.id!r}>"
+
+    @property
+    def environment(self) -> Environment:
+        """The environment with which it reads and runs."""
+        return self._env
 
     @property
     def id(self) -> str:
@@ -95,8 +98,7 @@ class Handle(Generic[S, E, X_co]):
         store = self._env.store
         if not (await store.read(self.stream_id, limit=1)).records:  # which says so of one that was erased
             raise await not_found(store, self.stream_id)
-        log = store.log(stream=self.stream_id, types=[SessionScored.TYPE])
-        scores = recorded_scores([entry.record async for entry in log])
+        scores = await scores_in(store, self.stream_id)
         return scores if a_flag(history, "`history`") else that_count(scores)
 
     def follow(self, *, after: int = 0, forever: bool = False) -> Following:
@@ -120,10 +122,6 @@ class Handle(Generic[S, E, X_co]):
         """
         now = self._env.clock.utc()
         found = await explained(self._env.store, self.stream_id, now=now, execution=execution)
-        if isinstance(found, RunExplanation) and found.damage is None:
-            number = found.state.fold.executions
-            scores = tuple(each for each in await self.scores() if each.execution == number)
-            found = replace(found, scores=scores) if scores else found
         if isinstance(found, RunExplanation) and found.status is ExecutionStatus.FAILED:
             from steptrail.interfaces.python.failing_alike import with_same_failure
 

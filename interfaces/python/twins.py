@@ -24,6 +24,11 @@ class Twin(Generic[A_co]):
         return f"<blocking {self._asynchronous!r}>"
 
 
+def asynchronous_of(twin: Twin[A]) -> tuple[Portal, A]:
+    """Return the loop of a twin, and what does its work in there."""
+    return twin._portal, twin._asynchronous  # pyright: ignore[reportPrivateUsage]
+
+
 class BlockingClosing(ABC):
     """A context manager that is closed when it is left."""
 

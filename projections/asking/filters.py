@@ -111,8 +111,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     ask for runs with a call of this tool, or a visit of this node, and of this effect class, that did not complete.
     `error_type`, `error_class` and `signature` are those of the error because of which a run failed. Every tag must be
     there. A run began at `since` or later, and before `until`. `least` and `most` bound measures; a run without a cost
-    is within no bound of it. `scores` are conditions on scores of the run as a whole, of whoever gave them, which must
-    all hold: `helpful>=0.5`, `tone=formal`, or `helpful` for any value.
+    is within no bound of it. `scores` are conditions on scores of the run as a whole, by anybody, which must all
+    hold: `helpful>=0.5`, `tone=formal`, or `helpful` for any value.
     """
 
     status: Words = None

@@ -13,7 +13,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared import events as stored
 from steptrail.domain.shared.forks import Forked
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.domain.shared.tags import tags_in, tenant_in
+from steptrail.domain.shared.tags import TOLD_IN_METADATA, tags_in, tenant_in
 from steptrail.domain.storable import plain
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.daily import count_run
@@ -26,7 +26,6 @@ STREAM_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 RUN_HANDLERS = Handlers[RunMemory, [RunMoment], None]()
 
 _FOR_PEOPLE = frozenset({"approval", "external", "unknown_outcome", "human", "step"})
-_READ = ("tags", "tenant")
 _LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version": None}
 
 
@@ -221,7 +220,7 @@ def _session_started(memory: StreamMemory, event: stored.SessionStarted, moment:
 
 def change_metadata(memory: StreamMemory, changes: Mapping[str, JsonValue]) -> None:
     """Keep those entries that say of tags and tenant."""
-    memory.metadata.update({name: changes[name] for name in _READ if name in changes})
+    memory.metadata.update({name: changes[name] for name in TOLD_IN_METADATA if name in changes})
 
 
 @STREAM_HANDLERS.of(stored.MetadataChanged)

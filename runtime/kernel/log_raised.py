@@ -40,7 +40,7 @@ def log_first(
         log_raised(log, raised, said, who, type(told).__name__, session, stacklevel=3)
 
 
-def said_by(error: Exception) -> str:
+def said_by(error: BaseException) -> str:
     """Return what an error of ours says, and of any other its class too: it may say nothing, as for lack of memory."""
     return str(error) if isinstance(error, SteptrailError) else f"{type(error).__name__}: {words_of(error)}"
 

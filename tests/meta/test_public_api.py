@@ -23,6 +23,7 @@ PUBLIC_SUBMODULES = (
     "broadcasting",
     "continuation",
     "errors",
+    "evals",
     "events",
     "fleet",
     "handles",

@@ -1,5 +1,6 @@
 """A score is about a run and no part of it: whenever one comes, the run goes on as it would have without it."""
 
+import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
 
@@ -22,6 +23,7 @@ def seen(state: AgentState) -> object:
     return next_effects(state, state.as_of), stands, row, state.phase, state.as_of, state.fold.seen_at, state.messages
 
 
+@pytest.mark.acceptance("10.7-1")
 @examples(60)
 @given(lives(forks=True), st.data())
 def test_scores_at_any_moment_change_nothing_of_a_life_but_its_versions(life: Life, data: st.DataObject) -> None:

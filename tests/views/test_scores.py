@@ -11,6 +11,7 @@ from steptrail.projections.asking.filters import RunFilter, score_condition
 from tests.views.kit import desk
 
 
+@pytest.mark.acceptance("10.7-2")
 async def test_runs_are_found_by_the_scores_that_count_and_counted_by_agent_and_name(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         for name, tenant in (("a", "acme"), ("b", "acme"), ("c", "other"), ("d", "other")):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
 from steptrail.domain.agent.retrying import can_be_retried
@@ -20,6 +20,7 @@ from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import asked_for, asked_for_data, dollars, many, owner_text
 from steptrail.projections.run_explanation import RunExplanation
+from steptrail.projections.scores import RecordedScore
 
 _Data: TypeAlias = Mapping[str, JsonValue]
 
@@ -61,7 +62,7 @@ def told(stream: str, explained: RunExplanation, masking: Masking, store: str | 
         said=_said(status, data, in_time, expired, masking),
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
         can_be_retried=is_newest and _can_be_retried(explained.state),
-        facts=tuple(_facts(explained.state, data, masking)),
+        facts=(*_facts(explained.state, data, masking), *_scores(explained.scores, masking)),
         command=command if isinstance(command, str) else "",
         questions=in_time,
         expired=expired,
@@ -148,6 +149,11 @@ def _facts(state: AgentState | FlowState, data: _Data, masking: Masking) -> Iter
         yield "not reached", ", ".join(str(node) for node in _list(data["notReached"])[:20])
     if spent := _object(data.get("spent")):
         yield "spent", _spent(spent, state.cost)
+
+
+def _scores(scores: Sequence[RecordedScore], masking: Masking) -> Iterator[tuple[str, str]]:
+    for each in scores:
+        yield "score", masking.text(str(each)) if masking.shows_values else str(replace(each, comment=None))
 
 
 def _spent(spent: _Data, cost: Cost | None) -> str:

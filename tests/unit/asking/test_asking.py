@@ -241,6 +241,7 @@ def test_of_a_tenant_every_question_finds_nothing_else(asked: AskedViews, name: 
         "kinds_of_failures": lambda each: each.kinds_of_failures([f"{sign:016x}" for sign in range(24)]),
         "retries": lambda each: each.retries(Period()),
         "shadow": lambda each: each.shadow(Period()),
+        "scores": lambda each: each.scores(Period()),
     }
     own = ways[name](questions)
     for statement in [own] if isinstance(own, Statement) else own:
@@ -376,7 +377,7 @@ def test_of_equal_counts_the_order_is_that_of_their_names_whatever_that_of_the_r
     calls = [("agent", "look", status, "", each, 1, 1, 0) for status, each in (("failed", "b:B"), ("failed", "a:A"))]
 
     def told(turn: int) -> Any:
-        rows: list[Any] = [ends[::turn], [], calls[::turn], [], [], [], []]
+        rows: list[Any] = [ends[::turn], [], calls[::turn], [], [], [], [], []]
         answer = question.answer(rows, [], 1, 0)
         return [list(answer.total.statuses), list(answer.total.stop_reasons), list(answer.tools[0].by_error)]
 

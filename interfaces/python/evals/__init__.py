@@ -1,0 +1,1 @@
+"""Evaluations: another agent runs what recorded sessions were asked, and judges compare the answers."""
