@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, MessagesAppended, SessionStarted
@@ -24,6 +24,7 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.interfaces.python.evals.judging import (
     ComparisonJudge,
     ComparisonJudges,
+    JudgeFunction,
     answer_of,
     as_score,
     asked_of_agent,
@@ -32,7 +33,7 @@ from steptrail.interfaces.python.evals.judging import (
 from steptrail.interfaces.python.evals.report import ComparedPair, ComparedRun, ComparisonReport, Score
 from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.session import Session
-from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
@@ -163,13 +164,12 @@ class _Comparing:
         for name, judge in self.judges.items():
             before = given.get(name)
             try:
-                if isinstance(judge, Agent):
-                    referee: AnyAgent = judge
-                    judged = await self._asked(candidate, name, referee, recorded, result)
+                if is_agent(judge):
+                    judged = await self._asked(candidate, name, judge, recorded, result)
                     judging.append(ComparedRun.of(judged))
                     score = before or as_score(judged.raise_for_stop().output)
                 else:
-                    score = before or await answer_of(judge, recorded.result, result)
+                    score = before or await answer_of(cast("JudgeFunction", judge), recorded.result, result)
                 if before is None:
                     await candidate.score(name, score.value, by=self.by, comment=score.comment)
                 scores[name] = score
