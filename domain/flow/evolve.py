@@ -35,10 +35,10 @@ def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowStat
     """Return the same as `evolve_all`, faster, by changing `state` in place. Nobody may use `state` afterwards."""
     fold = state.fold
     for record in records:
-        at, event = record.at, record.event
+        at, event, kind = record.at, record.event, type(record.event)
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
-        HANDLERS[type(event)](fold, event, at)
-        if type(event) is SessionScored:
+        HANDLERS[kind](fold, event, at)
+        if kind is SessionScored:
             fold.version = record.version  # it is about the run, and no part of it: not even of its time
             continue
         is_ending = fold.execution is not None and fold.execution.ended_by is not None

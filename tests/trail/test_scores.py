@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from steptrail import Steptrail, StopReason
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.errors import CommandRejected, ConfigurationError, SessionErased, SessionNotFound
+from steptrail.interfaces.python.archive import ArchiveFile, file_of, unarchived
 from steptrail.projections.scores import RecordedScore
-from steptrail.testing import call
+from steptrail.testing import ManualClock, call
 from steptrail.workflow import Workflow
 from tests.runner.kit import agent_of
 from tests.trail.workers import Desk, opened
@@ -134,6 +136,21 @@ async def test_a_run_of_a_workflow_is_scored_the_same_way(store_url: str) -> Non
         await trail.flow("s").score("right", True, by="ana")
         assert said(await trail.handle("flow:s").scores()) == ["right = yes by ana"]
         assert said((await trail.flow("s").why()).scores) == ["right = yes by ana"]
+
+
+async def test_a_new_score_of_an_old_session_keeps_it_from_no_archive_and_goes_into_it(
+    store_url: str, tmp_path: Path
+) -> None:
+    clock, folder = ManualClock(), tmp_path / "archive"
+    async with Steptrail.open(store_url, clock=clock) as trail:
+        await trail.run(AGENT, "1 + 2?", session="s")
+        clock.advance(2 * 86_400)
+        await trail.session("s").score("helpful", 1, by="ana", comment="clear")
+        done = await trail.retain(older_than=timedelta(days=1), archive=folder, dry_run=False)
+        assert [each.stream for each in done.erased] == ["agent:s"]
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'look.db'}") as look:
+        await unarchived(look, [ArchiveFile.proved(file_of(folder, "agent:s"))])
+        assert said(await look.session("s").scores()) == ["helpful = 1 by ana (clear)"]
 
 
 def test_the_blocking_twin_scores_too(tmp_path: Path) -> None:
