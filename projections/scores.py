@@ -1,7 +1,7 @@
 """The scores of a session, as they are recorded: all of them, or those that count."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -29,16 +29,7 @@ class RecordedScore:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
-        return {
-            "name": self.name,
-            "value": self.value,
-            "by": self.by,
-            "execution": self.execution,
-            "step": self.step,
-            "comment": self.comment,
-            "at": self.at.isoformat(),
-            "version": self.version,
-        }
+        return {**asdict(self), "at": self.at.isoformat()}
 
 
 def score_words(score: RecordedScore | SessionScored) -> str:

@@ -14,7 +14,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.evals import Score, compare, compare_blocking
 from steptrail.messages import File
 from steptrail.models import ModelReply, ModelRequest, PriceTable
-from steptrail.testing import ScriptedModel, say
+from steptrail.testing import ScriptedModel, call, say
 from tests.runner.kit import again_on, crash_at, trail_of
 from tests.trail.workers import opened
 
@@ -179,6 +179,9 @@ async def test_what_cannot_be_compared_is_told_and_the_rest_goes_on() -> None:
         assert said["forked"] == "it goes on from s-one, which can be compared"
         assert said["begun"] == "execution 1 is pending and has not ended"
         assert "absent" in said["absent"]
+        asking = AgentBuilder("desk").with_model(ScriptedModel([call("look")])).with_tools(look).build()
+        (pair,) = (await compare(asking, [trail.session("s-two")], [longer])).pairs
+        assert "not stopped: waiting after 0 steps for somebody to approve look" in pair.problems[""]
         assert (said["s-two"], found.judges["longer"].wins, found.original.runs) == ("", 1, 1)
 
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from steptrail.domain.agent.commands import Start
-from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, MessagesAppended, SessionStarted
+from steptrail.domain.agent.events import ExecutionStarted, MessagesAppended, SessionStarted
 from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.files import files_in, with_files
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_flag, a_kind_of, a_row, a_text, a_whole, for_the_record
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.tags import TOLD_IN_METADATA
 from steptrail.domain.tools import ToolEffect
 from steptrail.interfaces.python.evals.judging import (
     ComparisonJudge,
@@ -30,6 +28,7 @@ from steptrail.interfaces.python.evals.judging import (
     asked_of_agent,
     named_judges,
 )
+from steptrail.interfaces.python.evals.recorded import ComparedSession, NotCompared, compared_session
 from steptrail.interfaces.python.evals.report import ComparedPair, ComparedRun, ComparisonReport, Score
 from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.session import Session
@@ -38,7 +37,6 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.files import File, stored_file
 from steptrail.runtime.kernel.log_raised import log_raised, said_by
 
 _log = logging.getLogger("steptrail.evals")
@@ -94,21 +92,6 @@ def _refuse_effects(agent: AnyAgent) -> None:
             )
 
 
-class _NotCompared(Exception):
-    """There is nothing to judge, for this reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """A recorded session as far as it is compared: what it was asked first, and what came of that."""
-
-    asked: ExecutionStarted
-    message: Message
-    history: tuple[Message, ...]
-    metadata: dict[str, JsonValue]
-    result: RunResult[Any]
-
-
 @dataclass(frozen=True, slots=True)
 class _Comparing:
     agent: AnyAgent
@@ -122,20 +105,20 @@ class _Comparing:
         async with self.few:
             pair = ComparedPair(session=session.id)
             try:
-                recorded = await _read(session)
+                recorded = await compared_session(session)
                 pair = replace(pair, original=ComparedRun.of(recorded.result))
                 candidate, result = await self._run(session, recorded)
                 pair = replace(pair, candidate=ComparedRun.of(result))
                 if not result.status.is_over:
-                    raise _NotCompared(f"{candidate.id}: {(await candidate.why()).verdict}")
-            except _NotCompared as why:
+                    raise NotCompared(f"{candidate.id}: {(await candidate.why()).verdict}")
+            except NotCompared as why:
                 return replace(pair, problems={"": str(why)})
             except Exception as error:
                 log_raised(_log, error, "session %s was not compared", session.id)
                 return replace(pair, problems={"": said_by(error)})
             return await self._judged(pair, candidate, recorded, result)
 
-    async def _run(self, session: Session, recorded: _Recorded) -> tuple[Session, RunResult[Any]]:
+    async def _run(self, session: Session, recorded: ComparedSession) -> tuple[Session, RunResult[Any]]:
         """Have the agent answer, or go on with the answer, or return the one that is stored."""
         snapshot = self.agent.snapshot
         once: list[JsonValue] = [session.stream_id, snapshot.name, snapshot.fingerprint, self.name]
@@ -153,7 +136,7 @@ class _Comparing:
         return Session(session.environment, chosen), result
 
     async def _judged(
-        self, pair: ComparedPair, candidate: Session, recorded: _Recorded, result: RunResult[Any]
+        self, pair: ComparedPair, candidate: Session, recorded: ComparedSession, result: RunResult[Any]
     ) -> ComparedPair:
         given = {
             each.name: Score(each.value, each.comment)
@@ -181,7 +164,7 @@ class _Comparing:
         return replace(pair, scores=scores, judging=judging, problems=problems)
 
     async def _asked(
-        self, candidate: Session, name: str, judge: AnyAgent, recorded: _Recorded, result: RunResult[Any]
+        self, candidate: Session, name: str, judge: AnyAgent, recorded: ComparedSession, result: RunResult[Any]
     ) -> RunResult[Any]:
         """Ask a judge that is an agent, in a session of its own."""
         env: Environment = candidate.environment
@@ -195,37 +178,3 @@ class _Comparing:
             metadata={**recorded.metadata, "judges": candidate.id},
         )
         return await SessionControl(env, chosen).run(judge, start)
-
-
-async def _read(session: Session) -> _Recorded:
-    """Read what a session was asked first, and the result of that, or of its newest retry.
-
-    Raises `_NotCompared` for one that has not ended, and for a fork.
-    """
-    records = await session.history(types=_READ)
-    events: list[AgentEvent] = [record.event for record in records]
-    state = await session.state()
-    if state.forked_from is not None:
-        raise _NotCompared(f"it goes on from {state.forked_from.session}, which can be compared")
-    starts = [each for each in events if isinstance(each, ExecutionStarted)]
-    if not starts or starts[0].input is None:
-        raise _NotCompared("nothing was started in it")
-    asked, number = starts[0], 1
-    while number < len(starts) and starts[number].retry_of is not None:
-        number += 1
-    ended = state.ended_at(number)
-    if ended is None:
-        raise _NotCompared(f"execution {number} is {state.status.value} and has not ended")
-    before = events[: events.index(asked)]
-    history = tuple(each for event in before if isinstance(event, MessagesAppended) for each in event.messages)
-    began = next(event.metadata for event in before if isinstance(event, SessionStarted))
-    # Whoever may see it, and asks for it to be erased, finds what was made of it too.
-    whose = {name: value for name, value in state.metadata.items() if name in TOLD_IN_METADATA}
-    message, *history_with = [await _whole(session.environment, each) for each in (starts[0].input, *history)]
-    return _Recorded(asked, message, tuple(history_with), {**began, **whose}, RunResult(await session.state(at=ended)))
-
-
-async def _whole(env: Environment, message: Message) -> Message:
-    """Return a stored message with the bytes of its files."""
-    files = {part.digest: File.of(part, await stored_file(env.store, part.digest)) for _, part in files_in(message)}
-    return with_files(message, lambda part: files[part.digest])
