@@ -22,7 +22,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function, a_row, a_text
 from steptrail.domain.secrets import without_secret_values, without_secrets
-from steptrail.domain.shared.events import MetadataChanged
+from steptrail.domain.shared.events import MetadataChanged, SessionScored
 
 HIDDEN: Final = "••••"
 """The text in the place of a value that is hidden."""
@@ -158,6 +158,8 @@ def _said_in_state(event: Event) -> Iterator[str]:
     yield from {"reason"} & event.STATE
     if isinstance(event, MetadataChanged):
         yield "changes"
+    if isinstance(event, SessionScored) and isinstance(event.value, str):
+        yield "value"
 
 
 def _shaped(value: JsonValue, path: Sequence[str]) -> JsonValue:

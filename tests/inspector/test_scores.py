@@ -16,6 +16,7 @@ async def test_a_page_shows_the_scores_and_a_masked_one_no_comment(tmp_path: Pat
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         await trail.run(desk("hello", "again"), "hi", session="scored-1")
         await trail.session("scored-1").score("helpful", 0.5, by="ana", comment="Bob <b>again</b>")
+        await trail.session("scored-1").score("tone", "rude words", by="ana")
         pages = dict[str, str]()
         shows: tuple[Literal["values", "shape"], ...] = ("values", "shape")
         for show in shows:
@@ -27,7 +28,9 @@ async def test_a_page_shows_the_scores_and_a_masked_one_no_comment(tmp_path: Pat
                 pages["refused"] = words((await client.get("/runs", params={"score": ">1"})).text)
         assert "helpful = 0.5 by ana (Bob <b>again</b>)" in pages["values"]
         assert "helpful = 0.5 by ana" in pages["shape"]
+        assert "tone = (text, 10 characters) by ana" in pages["shape"]
         assert "again" not in pages["shape"]
+        assert "rude" not in pages["shape"]
         assert "scored-1" in pages["list"]
         assert "scored-1" not in pages["empty"]
         assert "is no condition on a score" in pages["refused"]

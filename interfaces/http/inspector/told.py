@@ -153,7 +153,11 @@ def _facts(state: AgentState | FlowState, data: _Data, masking: Masking) -> Iter
 
 def _scores(scores: Sequence[RecordedScore], masking: Masking) -> Iterator[tuple[str, str]]:
     for each in scores:
-        yield "score", masking.text(str(each)) if masking.shows_values else str(replace(each, comment=None))
+        if masking.shows_values:
+            yield "score", masking.text(str(each))
+        else:  # a label is the words of somebody, too
+            value = str(masking.value(each.value)) if isinstance(each.value, str) else each.value
+            yield "score", str(replace(each, value=value, comment=None))
 
 
 def _spent(spent: _Data, cost: Cost | None) -> str:
