@@ -38,9 +38,8 @@ def bars(results: Results) -> list[Bar]:
     return [
         *_of_sqlite(results.store("SQLite")),
         *_of_postgres(results.store("PostgreSQL"), results.absent.get("PostgreSQL")),
-        *(bar for store in results.stores for bar in (*_of_lists(store), *_of_views(store))),
+        *(bar for store in results.stores for bar in (*_of_lists(store), *_of_views(store), *_of_what_ifs(store))),
         *_of_imports(results.importing),
-        *_to_come(),
     ]
 
 
@@ -132,9 +131,10 @@ def _of_views(store: StoreResults) -> Iterator[Bar]:
     )
 
 
-def _to_come() -> Iterator[Bar]:
-    audit = "it comes with the audit"
-    yield Bar("what-if of limits and policies over 10,000 runs of 20 steps on 2 cores", "s", 60, absent=audit)
+def _of_what_ifs(store: StoreResults) -> Iterator[Bar]:
+    slowest = max(store.what_ifs, key=lambda figures: figures.wall_s)
+    over = f"{slowest.runs:,} runs of {slowest.steps} steps, {store.name}"
+    yield Bar(f"what-if of limits and policies over {over}: the slowest", "s", 60, slowest.wall_s)
 
 
 def _ratio(what: str, limit: float, figures: Compared) -> Bar:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.asking import AnswerFigures, measure_asking
+from benchmarks.auditing import WhatIfFigures, measure_what_if
 from benchmarks.flows import ChainFigures, FanFigures, measure_chains, measure_fans
 from benchmarks.followers import FollowerFigures, measure_followers
 from benchmarks.importing import ImportFigures
@@ -43,6 +44,8 @@ class Plan:
     open_sessions: int = 50
     index_steps: int = 500
     asked_runs: int = 100_000
+    audited: int = 10_000
+    audited_steps: int = 20
     projected: int = 2_000
     projected_steps: int = 5
     beside_turns: int = 3
@@ -70,6 +73,7 @@ class StoreResults:
     lists: Sequence[ListFigures]
     index: IndexFigures
     answers: Sequence[AnswerFigures]
+    what_ifs: Sequence[WhatIfFigures]
     projector: ProjectorFigures
     beside: BesideFigures
     chains: Sequence[ChainFigures]
@@ -124,6 +128,7 @@ async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) 
         lists=await measure_lists(site, plan.listed, plan.open_sessions),
         index=await measure_index(site, plan.index_steps, plan.passes),
         answers=await measure_asking(site, plan.asked_runs),
+        what_ifs=await measure_what_if(site, plan.audited, plan.audited_steps),
         projector=await measure_projector(site, plan.projected, plan.projected_steps, 3 * plan.passes),
         beside=await measure_beside(site, plan.projected, plan.projected_steps, plan.beside_turns, plan.beside_steps),
         chains=await measure_chains(site, plan.chains, min(3, plan.passes)),

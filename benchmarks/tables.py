@@ -142,6 +142,14 @@ def _of_store(store: StoreResults) -> Iterator[str]:
             *([f.what, f"{f.sessions:,}", str(f.rows), f"{f.cpu_ms:.2f}", f"{f.wall_ms:.2f}"] for f in store.lists),
         ]
     )
+    first = store.what_ifs[0]
+    yield f"A what-if over {first.runs:,} runs of {first.steps} steps, in one process:"
+    yield table(
+        [
+            ["other settings", "processor, s", "time, s"],
+            *([f.what, f"{f.cpu_s:.2f}", f"{f.wall_s:.2f}"] for f in store.what_ifs),
+        ]
+    )
     yield "A step with its row in the index of streams, against a step without:"
     yield table([_HEAD, _compared(store.index.time)])
     yield from _of_views(store)

@@ -7,6 +7,7 @@ asked of the read models, and each row is one run then: one execution.
 import argparse
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from steptrail.domain.errors import stream_name
 from steptrail.domain.instants import to_datetime
@@ -31,16 +32,21 @@ _FILTERS = ("status", "stop_reason", "agent", "waiting_for", "parent", "since", 
 def register(commands: Commands) -> None:
     """Add the command."""
     runs = commands.add("runs", _runs, "List the sessions, the one that began last first.")
-    statuses = [*(status.value for status in ExecutionStatus), _CRASHED]
-    one_of(runs, "--status", statuses, "that stand so")
-    one_of(runs, "--stop-reason", [reason.value for reason in StopReason], "whose last run stopped for this reason")
-    runs.add_argument("--agent", metavar="NAME", help="sessions of this agent, runs of this workflow")
+    found_by(runs)
     one_of(runs, "--waiting-for", WAIT_KINDS, "that wait for this")
-    runs.add_argument("--parent", type=prefix, metavar="ID", help="that session ID, or one below it in a call, began")
-    runs.add_argument("--since", type=moment, metavar="TIME", help="that began then or later: 12h, 7d, 2026-03-01")
-    runs.add_argument("--until", type=moment, metavar="TIME", help="that began before")
     paged(runs)
     add_filters(runs)
+
+
+def found_by(parser: Parser) -> None:
+    """Add the filters that lists of sessions have in common."""
+    statuses = [*(status.value for status in ExecutionStatus), _CRASHED]
+    one_of(parser, "--status", statuses, "that stand so")
+    one_of(parser, "--stop-reason", [reason.value for reason in StopReason], "whose last run stopped for this reason")
+    parser.add_argument("--agent", metavar="NAME", help="sessions of this agent, parser of this workflow")
+    parser.add_argument("--parent", type=prefix, metavar="ID", help="that session ID, or one below it in a call, began")
+    parser.add_argument("--since", type=moment, metavar="TIME", help="that began then or later: 12h, 7d, 2026-03-01")
+    parser.add_argument("--until", type=moment, metavar="TIME", help="that began before")
 
 
 def paged(parser: Parser) -> None:
@@ -54,21 +60,25 @@ async def place_of(trail: Steptrail, name: str | None) -> str | None:
     return None if name is None else stream_name((await trail.find_any(name)).stream_id)
 
 
+async def narrowed(trail: Steptrail, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the filters of `found_by` say, for a method of ours that takes them."""
+    is_crashed = arguments.status == _CRASHED
+    given = named(arguments, "stop_reason", "agent", "since", "until")
+    parent = await place_of(trail, arguments.parent)
+    return {**given, "status": None if is_crashed else arguments.status, "crashed": is_crashed, "parent": parent}
+
+
 def _runs(arguments: argparse.Namespace, output: Output) -> None:
     if needs_views(arguments):
         return list_asked(arguments, output, next_page=_next_page)
     limit: int = arguments.limit
-    is_crashed = arguments.status == _CRASHED
 
     async def listed(trail: Steptrail) -> Sequence[RunSummary]:
         return await trail.runs(
-            status=None if is_crashed else arguments.status,
-            crashed=is_crashed,
             waits_for=arguments.waiting_for,
-            parent=await place_of(trail, arguments.parent),
             limit=limit + 1,
             after=await place_of(trail, arguments.after),
-            **named(arguments, "stop_reason", "agent", "since", "until"),
+            **await narrowed(trail, arguments),
         )
 
     found = in_store(arguments, listed)

@@ -42,6 +42,7 @@ from steptrail.interfaces.cli import (
     steering,
     tail,
     views,
+    whatif,
     why,
     working,
 )
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _commands() -> Commands:
     commands = Commands()
     acting, lists = (running, working, steering, answering), (listing, due, fleet, inbox, reading)
-    for group in (*acting, *lists, why, tail, export, flow_command, erasing, doctor, views, stats, inspecting):
+    for group in (*acting, *lists, why, whatif, tail, export, flow_command, erasing, doctor, views, stats, inspecting):
         group.register(commands)
     return commands
 

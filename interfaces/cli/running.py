@@ -78,14 +78,14 @@ def register(commands: Commands) -> None:
     resume.add_argument("id", metavar="ID", type=prefix)
     resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
-    _settable(resume)
+    limit_options(resume)
 
     retry = commands.add("retry", _retry, "Let the run of session ID go on that came to no answer.", exits=_EXITS)
     agent_options(retry)
     retry.add_argument("id", metavar="ID", type=prefix)
     retry.add_argument("--reason", help="why, for the record")
     retry.add_argument("--key", help="an idempotency key: the same key is one retry")
-    _settable(retry)
+    limit_options(retry)
 
     send = commands.add("send", _send, "Say TEXT to session ID and run what follows from it.", exits=_EXITS)
     agent_options(send)
@@ -94,7 +94,8 @@ def register(commands: Commands) -> None:
     send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
 
 
-def _settable(parser: Parser) -> None:
+def limit_options(parser: Parser) -> None:
+    """Add an option for each limit that is a number."""
     for name, limit in LIMITS.items():
         if limit.unit is not None:
             reader, metavar = _READERS[limit.unit]
@@ -157,9 +158,14 @@ def _refuse_of_a_flow(arguments: argparse.Namespace) -> None:
         raise Refusal(f"{option_of(given[0])}: {arguments.agent} is a workflow, which goes on with its own options")
 
 
+def limits_given(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the limits that were given, by their settings."""
+    return {name: value for name in LIMITS if (value := getattr(arguments, name, None)) is not None}
+
+
 def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
     """Return the usual limits with those that were given; None when none were."""
-    changes = {name: value for name in LIMITS if (value := getattr(arguments, name, None)) is not None}
+    changes: dict[str, Any] = limits_given(arguments)
     try:
         return structs.replace(usual, **changes) if changes else None
     except InvalidSetting as error:

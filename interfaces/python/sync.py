@@ -223,6 +223,7 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
 
     runs = blocking(Steptrail.runs)
     tree = blocking(Steptrail.tree)
+    what_if = blocking(Steptrail.what_if)
     due = blocking(Steptrail.due)
     inbox = blocking(Steptrail.inbox)
     erase = blocking(Steptrail.erase)

@@ -22,6 +22,7 @@ from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools.external import ExternalTool
 from steptrail.interfaces.python.asked import Asked
+from steptrail.interfaces.python.auditor import Auditor
 from steptrail.interfaces.python.eraser import Eraser
 from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow
 from steptrail.interfaces.python.handle import AnyHandle, Handle
@@ -30,7 +31,6 @@ from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.naming import stream_beginning, stream_named
 from steptrail.interfaces.python.opening import check_opening, checked_projections, refuse_settings_of_addresses
 from steptrail.interfaces.python.session import Session
-from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 
-class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(Auditor, Eraser, HasListeners, HasWorkers, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:

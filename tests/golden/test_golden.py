@@ -12,7 +12,10 @@ import pytest
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
+from steptrail.interfaces.python.other_question import question_of
 from steptrail.projections import project_agent_state
+from steptrail.projections.what_if import WhatIfAnswer
+from steptrail.projections.what_if_fold import WhatIfFold
 from tests.golden.streams import FOLDER, lines, outcome, read
 
 STREAMS = sorted(FOLDER.glob("*.jsonl"))
@@ -56,3 +59,21 @@ def test_a_stream_that_is_written_again_is_read_as_the_same(stream: Path, tmp_pa
     copy = tmp_path / stream.name
     copy.write_bytes(b"".join(lines(read(stream))))
     assert read(copy) == read(stream)
+
+
+NEARER = {"agent-v1-out-of-time", "agent-v1-suspended"}
+"""One that met such a limit, and one with a hook that looks at the limits."""
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=NAMES)
+def test_limits_that_nothing_comes_near_would_have_changed_nothing(stream: Path) -> None:
+    far = question_of({"max_unproductive_segments": 50, "cumulative_timeout": 1e6}, None, None, trusts_tools=True)
+    records = read(stream)
+    for end in range(1, len(records) + 1):
+        fold = WhatIfFold("session", far)
+        fold.add(records[:end])
+        rows = fold.rows()
+        for row in rows:
+            is_over = row.status is not None and row.status.is_over
+            is_same = (row.answer, row.why) == (WhatIfAnswer.SAME, "")
+            assert is_same == (is_over and stream.stem not in NEARER)

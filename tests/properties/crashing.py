@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from steptrail import Agent, Message, RunResult, Steptrail
+from steptrail.audit import WhatIfAnswer
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.messages import File
@@ -63,8 +64,13 @@ async def run_with_a_crash(make: Callable[[], Agent], point: str, number: int) -
         crashed = result is None
         if result is None:
             result = await process(store, make(), lambda _: None)
-        records = await Steptrail(Environment(store=store)).session("s").events()
+        trail = Steptrail(Environment(store=store))
+        records = await trail.session("s").events()
         assert not await store.blob_faults()
+        # Limits that nothing comes near change nothing, wherever the log was cut and went on.
+        far = {"max_unproductive_segments": 50, "cumulative_timeout": 1e6}
+        rows = (await trail.what_if("s", limits=far, trust_tools=True)).rows
+        assert [(row.answer, row.why) for row in rows] == [(WhatIfAnswer.SAME, "")]
     finally:
         await store.close()
     return Ended(result, [record.event for record in records], reached, crashed)
