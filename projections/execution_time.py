@@ -66,6 +66,8 @@ def project_execution_time(records: Iterable[Recorded[stored.AgentEvent]]) -> di
                 clock.waiting = False
                 if clock.since is None and not ended.is_verdict:
                     clock.since = record.at
+            case stored.SessionScored():
+                continue  # nobody is at work then
             case _:
                 pass
         if execution:
