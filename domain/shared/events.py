@@ -3,7 +3,9 @@
 An approval is answered once: granted, denied, or expired. Its id is the id of the effect that waits for it.
 """
 
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
+
+from msgspec import Meta
 
 from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.json_value import JsonValue
@@ -92,7 +94,11 @@ class ExecutionFinished(Event, frozen=True, kw_only=True):
     recorded_errors: Count = 0
 
 
-ScoreValue = bool | int | float | str
+LARGEST_SCORE = 1_000_000
+"""The largest number that a score may be, and its negative the smallest: a sum of any number of them fits a store."""
+_BOUNDS = Meta(ge=-LARGEST_SCORE, le=LARGEST_SCORE)
+
+ScoreValue = bool | Annotated[int, _BOUNDS] | Annotated[float, _BOUNDS] | str
 """The value of a score: a truth value, a number or a label."""
 
 WaitKind = Literal[

@@ -10,8 +10,6 @@ from steptrail.domain.shared.events import ScoreValue, SessionScored
 from steptrail.domain.shared.fold import Fold
 from steptrail.domain.shared.state import F, StreamState
 
-LARGEST_SCORE = 1_000_000
-"""The largest number that a score may be, and its negative the smallest: a sum of any number of them fits a store."""
 _LONGEST_LABEL, _LONGEST_COMMENT = 100, 10_000
 _NAME = re.compile(r"[^\s<>=\x00-\x1f\x7f]([^<>=\x00-\x1f\x7f]{0,62}[^\s<>=\x00-\x1f\x7f])?")
 
@@ -36,8 +34,6 @@ class GiveScore(FromOutside, frozen=True, kw_only=True):
         score_name(self.name)
         if isinstance(self.value, str):
             _a_label(self.value)
-        elif not -LARGEST_SCORE <= self.value <= LARGEST_SCORE:
-            raise ConfigurationError(f"the value of a score is a number from -{LARGEST_SCORE:,} to {LARGEST_SCORE:,}")
         if self.comment is not None and len(self.comment) > _LONGEST_COMMENT:
             said = f"has at most {_LONGEST_COMMENT:,} characters, not {len(self.comment):,}"
             raise ConfigurationError(f"the comment of a score {said}")

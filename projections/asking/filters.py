@@ -16,9 +16,9 @@ from steptrail.domain.base import LARGEST, repr_of
 from steptrail.domain.errors import ConfigurationError, shown
 from steptrail.domain.instants import from_datetime, from_iso
 from steptrail.domain.kernel.given import a_text
-from steptrail.domain.shared.events import WaitKind
+from steptrail.domain.shared.events import LARGEST_SCORE, WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.domain.shared.scores import LARGEST_SCORE, score_name
+from steptrail.domain.shared.scores import score_name
 from steptrail.domain.shared.tags import MOST_TAGS
 from steptrail.domain.tools import ToolEffect
 

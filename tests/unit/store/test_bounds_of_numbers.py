@@ -9,6 +9,7 @@ from msgspec import structs
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.kernel.event import EVENT_TYPES
+from steptrail.domain.shared.events import LARGEST_SCORE
 from steptrail.infrastructure.store.core import codec
 from tests.golden.streams import FOLDER
 
@@ -17,7 +18,7 @@ FROM_ZERO = {
     *("errors", "executions", "message_count", "position", "steps"),
     *("cleared_above", "cleared_calls", "cleared_through", "through_message", "through_step", "tokens_before"),
 }
-FROM_ONE = {"attempt", "failures", "number", "ordinal", "segment", "shown_characters", "version"}
+FROM_ONE = {"attempt", "execution", "failures", "number", "ordinal", "segment", "shown_characters", "version"}
 UNOPENED = ("execution.started.v1", "segment")
 """A start for a worker in a new session comes before the first segment."""
 INSTANTS = {"@", "deadline", "due_at", "expires_at", "until"}
@@ -28,6 +29,7 @@ STEPS = {
     "model.switched.v1": 1,
     "output.accepted.v1": 1,
     "output.rejected.v1": 1,
+    "session.scored.v1": 1,
 }
 """The smallest step: the decision before the first step and its hooks say 0."""
 
@@ -44,6 +46,8 @@ def smallest(kind: str, field: str) -> int | None:
         return STEPS[kind]
     if (kind, field) == UNOPENED:
         return 0
+    if (kind, field) == ("session.scored.v1", "value"):
+        return -LARGEST_SCORE
     return 0 if field in FROM_ZERO else 1 if field in FROM_ONE else None
 
 
