@@ -32,7 +32,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ManualClock, ScriptedModel, call
 from steptrail.testing.scripted_model import calls
 from steptrail.tools import ToolReply
-from steptrail.workflow import Workflow
 from tests.conftest import ON_FILE_ONLY
 from tests.processes.agents.interposed import Interposed
 
@@ -247,12 +246,6 @@ async def test_the_command_line_says_what_was_shown(store_url: str, capsys: pyte
     assert await asyncio.to_thread(main, ["show", "s", "--store", store_url]) == 0
     said = capsys.readouterr().out
     assert f"user      {IMAGE.placeholder} {NOTE.placeholder}" in said
-
-
-async def test_a_workflow_refuses_files_in_its_messages(store_url: str) -> None:
-    async with Steptrail.open(store_url) as trail:
-        with pytest.raises(ConfigurationError, match="files are given to an agent"):
-            await trail.run(Workflow("sum").noop("one").build(), {}, messages=[Message.user("", IMAGE)])
 
 
 async def test_a_tool_that_returns_a_file_where_none_can_be_has_failed(store_url: str) -> None:
