@@ -60,8 +60,9 @@ def with_files(value: T, put: Callable[[FilePart], FilePart]) -> T:
 
 def with_bytes_of(given: object, copy: T) -> T:
     """Return a copy that was read back from its stored form, with the bytes of the files of what it is a copy of."""
-    at_hand = {part.digest: part for _, part in files_in(given) if part.data is not None}
-    return with_files(copy, lambda part: at_hand.get(part.digest, part)) if at_hand else copy
+    # By all of the part: the same bytes may come under two names.
+    at_hand = {part: part for _, part in files_in(given) if part.data is not None}
+    return with_files(copy, lambda part: at_hand.get(part, part)) if at_hand else copy
 
 
 def reference_to(part: FilePart) -> FilePart:

@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, MessagesAppended, SessionStarted
-from steptrail.domain.files import files_in, with_files
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.tags import TOLD_IN_METADATA
 from steptrail.interfaces.python.session import Session
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.files import File, stored_file
+from steptrail.runtime.kernel.files import with_stored_bytes
 
 _READ = (SessionStarted.TYPE, MessagesAppended.TYPE, ExecutionStarted.TYPE)
 
@@ -56,12 +54,6 @@ async def compared_session(session: Session) -> ComparedSession:
     # Who may see it, and has it erased, finds what was made of it too: that goes by the metadata of today.
     metadata = {name: value for name, value in began.items() if name not in TOLD_IN_METADATA}
     metadata |= {name: value for name, value in state.metadata.items() if name in TOLD_IN_METADATA}
-    message, *history_with = [await _whole(session.environment, each) for each in (starts[0].input, *history)]
+    message, *history_with = await with_stored_bytes(session.environment.store, (starts[0].input, *history))
     result: RunResult[Any] = RunResult(await session.state(at=ended))
     return ComparedSession(asked, message, tuple(history_with), metadata, result)
-
-
-async def _whole(env: Environment, message: Message) -> Message:
-    """Return a stored message with the bytes of its files."""
-    files = {part.digest: File.of(part, await stored_file(env.store, part.digest)) for _, part in files_in(message)}
-    return with_files(message, lambda part: files[part.digest])

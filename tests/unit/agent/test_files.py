@@ -134,3 +134,11 @@ def test_a_digest_alone_is_refused_and_a_file_that_the_user_does_not_say(message
             decide(initial("s"), start)
     with pytest.raises(ConfigurationError, match=why):
         decide(opened, Send(messages=(message,)))
+
+
+def test_the_same_bytes_under_two_names_keep_both() -> None:
+    said = Message.user("", *(File.from_bytes(b"tea", name=name) for name in ("a.txt", "b.txt")))
+    assert [(part.filename, part.data) for part in Send(messages=(said,), by="ana").messages[0].files] == [
+        ("a.txt", b"tea"),
+        ("b.txt", b"tea"),
+    ]
