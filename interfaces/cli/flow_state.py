@@ -7,6 +7,7 @@ from typing import Any
 from steptrail.domain.base import full_form
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import ExecutionFinished, FlowRetried, FlowStarted
+from steptrail.domain.flow.files import in_words
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
@@ -60,7 +61,7 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
     rows = [[*each.cells(), str(_recorded_errors(each, state))] for each in _executions(state, records)]
     output.section("executions", [*EXECUTION_HEADS, "ERRORS"], rows)
     output.section(f"nodes of {state.execution_id}", ["NODE", "KIND", "VISITS", "OPEN"], _nodes(state))
-    given = state.envelope.vars.items()
+    given = [(name, in_words(value, state.files)) for name, value in state.envelope.vars.items()]
     values = [[name, one_line(json.dumps(value, ensure_ascii=False), _CUT)] for name, value in given]
     output.section("variables", ["NAME", "VALUE"], values)
     if (failed := _last_error(state)) is not None:

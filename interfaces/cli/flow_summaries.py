@@ -2,7 +2,9 @@
 
 from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import VisitEvent
+from steptrail.domain.flow.files import in_words
 from steptrail.domain.flow.route import Route
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
@@ -30,7 +32,7 @@ def task_name(node: str, visit: int, item: int | None = None) -> str:
 def _said(event: stored.FlowEvent) -> str:
     match event:
         case stored.FlowStarted(execution_id=name, by=by):
-            return f"{name}{f', by {by}' if by != 'user' else ''}: {result_text(event.input)}"
+            return f"{name}{f', by {by}' if by != 'user' else ''}: {_text(event.input, event)}"
         case stored.FlowResumed(segment=segment, worker=worker, ended_by=ended_by, changes=changes):
             return f"segment {segment} on {worker}, after {ended_by.value}{changed_by(changes)}"
         case stored.FlowRetried(execution_id=name, visits=visits, by=by, reason=reason):
@@ -56,7 +58,7 @@ def _said(event: stored.FlowEvent) -> str:
             return f"{_name(event, item)} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
         case stored.NodeAttemptCompleted(duration_seconds=seconds, output=output, item=item):
             how = "kept from before" if event.is_kept else f"in {seconds:.2f} s"
-            return f"{_name(event, item)} {settled_or(event, how)}: {result_text(output)}"
+            return f"{_name(event, item)} {settled_or(event, how)}: {_text(output, event)}"
         case stored.NodeAttemptFailed(duration_seconds=seconds, failure=failure, error=error, item=item):
             # The class of a fault is that of the failure.
             why = error.message if error.error_class == fault_class(failure) else error
@@ -84,6 +86,10 @@ def _said(event: stored.FlowEvent) -> str:
             return words_of(event)
 
 
+def _text(value: JsonValue, event: stored.FlowStarted | stored.NodeAttemptCompleted | stored.HumanAnswered) -> str:
+    return result_text(in_words(value, {part.digest: part for part in event.files}))
+
+
 def _name(event: VisitEvent | stored.HumanRequested, item: int | None = None) -> str:
     return task_name(event.node, event.visit, item)
 
@@ -95,6 +101,6 @@ def _to(route: Route | None) -> str:
 def _answer(event: stored.HumanAnswered) -> str:
     said = [] if event.approved is None else ["approved" if event.approved else "rejected"]
     said += [event.choice] if event.choice is not None else []
-    said += [result_text(event.data)] if event.data is not None else []
+    said += [_text(event.data, event)] if event.data is not None else []
     said += [event.notes] if event.notes is not None else []
     return ", ".join(said) or "null"

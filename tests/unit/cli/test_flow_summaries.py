@@ -25,10 +25,12 @@ from steptrail.domain.flow.events import (
     NodeThen,
     StepAnswered,
 )
+from steptrail.domain.flow.files import form_of
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.messages import FilePart
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
@@ -37,6 +39,7 @@ from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.runtime.flow.failure_class import faulty
 from tests.samples import smallest
 
+SHOT = FilePart(digest="0" * 64, mime_type="image/png", size=3, filename="a.png")
 HOSTILE = "\x1b[2J\n" + "x" * 500
 ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
 OUT = FailureClass.UNAVAILABLE
@@ -56,6 +59,12 @@ NODE_ERROR = NodeError(node_id="a", kind="tool", message="gone", attempt=3, visi
         (
             NodeAttemptCompleted(node="a", visit=1, attempt=1, output={"x": 1}, duration_seconds=0.25),
             'a in 0.25 s: {"x":1}',
+        ),
+        (
+            NodeAttemptCompleted(
+                node="a", visit=1, attempt=1, output=[form_of(SHOT)], files=(SHOT,), duration_seconds=0.25
+            ),
+            'a in 0.25 s: ["[image/png, 3 bytes, a.png]"]',
         ),
         (
             NodeAttemptCompleted(node="a", visit=1, attempt=1, duration_seconds=0.0, settled_by="ana"),
