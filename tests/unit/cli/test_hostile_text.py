@@ -122,6 +122,7 @@ def test_no_command_prints_what_a_terminal_obeys(
         run("approve" if name == "asking" else "deny", name, approval, *by)
         run("resume", f"agents.py:{name}", name)
     run("settle", "parked", "parked:1:1:0", "--failed", HOSTILE, "--by", HOSTILE)
+    run("score", "parked", HOSTILE, HOSTILE, "--comment", HOSTILE, "--by", HOSTILE)
     run("stop", "parked", *by)
     run("retry", "agents.py:failing", "failing", *by)
     run("requeue", "failing", *by)
