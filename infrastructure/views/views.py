@@ -10,6 +10,7 @@ and then has them look at the new one.
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -101,6 +102,7 @@ class Views:
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
         self._leases, self._turns, self._unwritten = LeasesOfViews(store, series), Turns(), Seldom(_log)
+        self._process = os.getpid()
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
@@ -475,6 +477,8 @@ class Views:
         self, threads: WorkThreads, work: Callable[[], T], *, on_cancel: Callable[[], None] | None = None
     ) -> T:
         """Return `work()` of a thread. A caller that is cancelled calls `on_cancel`, and waits for its end first."""
+        if os.getpid() != self._process:  # none of the threads is here, and the caller would wait for ever
+            raise StoreUnavailable("the read models were opened before this process was forked: open the trail again")
         try:
             future = threads.submit(work)
         except RuntimeError as error:

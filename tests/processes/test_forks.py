@@ -64,7 +64,8 @@ with Steptrail.open_sync(URL) as trail:
 
 ASYNC = """
 async def in_the_child(trail, open_blocks):
-    for work in (trail.session("s").state(), trail.run(agent(), "Go.", session="t"), trail.runs()):
+    asked = (trail.session("s").state(), trail.run(agent(), "Go.", session="t"), trail.runs(), trail.views.status())
+    for work in asked:
         try:
             await work
         except StoreUnavailable as error:
@@ -79,6 +80,7 @@ async def in_the_child(trail, open_blocks):
 async def main():
     async with Steptrail.open(URL) as trail, trail.subscribe() as entries, trail.follower("f") as follower:
         await trail.run(agent(), "Go.", session="s")
+        await trail.views.status()
         await anext(entries)
         following = trail.session("s").follow(forever=True)
         await anext(following)
@@ -229,7 +231,7 @@ def output_of(script: str, folder: Path) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-@pytest.mark.parametrize(("script", "refusals"), [(BLOCKING, 4), (ASYNC, 3)], ids=["blocking", "async"])
+@pytest.mark.parametrize(("script", "refusals"), [(BLOCKING, 4), (ASYNC, 4)], ids=["blocking", "async"])
 def test_the_child_is_told_and_its_blocks_end(script: str, refusals: int, tmp_path: Path) -> None:
     assert output_of(script, tmp_path) == ["refused"] * refusals + ["child ended"]
 
