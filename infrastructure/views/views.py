@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from operator import methodcaller
 from typing import Any, TypeVar
@@ -76,7 +76,7 @@ class Views:
     """The read models that some projections make. Takes ownership of the series. Blocks no event loop.
 
     `face` shows those of `projections`, and questions of ours are about them. Each of the `own` projections of a
-    service has a face beside.
+    service has a face beside. `turns` puts batches off while this process has something more urgent.
     """
 
     def __init__(
@@ -101,16 +101,8 @@ class Views:
         self._rebuilding = WorkThreads("steptrail-views-rebuild")
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
-        self._leases, self._turns, self._unwritten = LeasesOfViews(store, series), Turns(), Seldom(_log)
+        self._leases, self.turns, self._unwritten = LeasesOfViews(store, series), Turns(), Seldom(_log)
         self._process = os.getpid()
-
-    def put_off(self) -> AbstractContextManager[None]:
-        """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
-        return self._turns.put_off()
-
-    def needed(self) -> AbstractContextManager[None]:
-        """Begin batches again inside of this block, which is inside of one of `put_off`."""
-        return self._turns.needed()
 
     async def catch_up(self, *, for_us: bool = False) -> Set[str]:
         """Apply what the log has now, or what questions of ours need, and return what is left to other processes.
@@ -439,7 +431,7 @@ class Views:
             self._public[face.name] = generation.number
 
     async def _next(self, projector: Projector[Any]) -> bool:
-        await self._turns.wait()
+        await self.turns.wait()
         return await projector.apply()
 
     async def _to_the_end(self, projector: Projector[Any], may_stop: Set[str]) -> None:

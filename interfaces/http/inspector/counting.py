@@ -47,7 +47,7 @@ class Counting:
     def pages_first(self) -> Generator[None]:
         """Count nothing inside of this block: both would take twice as long, and somebody waits for a page."""
         views = self._views()
-        with nullcontext() if views is None else views.put_off():
+        with nullcontext() if views is None else views.turns.put_off():
             yield
 
     async def ask(
@@ -82,7 +82,7 @@ class Counting:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._counted(), name="steptrail-inspector-counting")
         views = self._views()
-        with nullcontext() if views is None else views.needed():
+        with nullcontext() if views is None else views.turns.needed():
             await asyncio.wait([self._task], timeout=patience)
 
     def _views(self) -> Views | None:
