@@ -55,12 +55,15 @@ _SETTINGS = f"""
 SELECT set_config('search_path', '{FLEET_SCHEMA}', false),
        set_config('enable_seqscan', 'off', false),
        set_config('enable_bitmapscan', 'off', false),
-       set_config('jit', 'off', false)
+       set_config('jit', 'off', false),
+       set_config('default_transaction_isolation', 'read committed', false)
 """
 """Jobs are to be fetched in the order of their index. While a server has not counted the jobs that have just come, it
 takes them to be few, and would read and sort all of them for each that is fetched.
 
-It takes what has to be read without an index to be very costly then, and would compile each such statement first."""
+It takes what has to be read without an index to be very costly then, and would compile each such statement first. And
+where a database is set to another isolation, workers that fetch jobs at once would be undone in favour of each other.
+"""
 
 _log = logging.getLogger("steptrail.runs")
 

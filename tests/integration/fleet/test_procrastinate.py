@@ -94,6 +94,15 @@ async def test_a_machine_that_is_gone_is_not_waited_for_longer_than_an_answer(po
                 assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7_000
 
 
+async def test_workers_are_not_undone_in_favour_of_each_other_in_a_database_that_is_set_to_serialize(
+    postgres_url: str,
+) -> None:
+    options = "options=-c%20default_transaction_isolation%3Dserializable"
+    async with opened(f"{postgres_url}?{options}") as engine:
+        asked = await engine._ask("SHOW transaction_isolation", ())  # pyright: ignore[reportPrivateUsage]
+    assert asked == [("read committed",)]
+
+
 async def test_many_processes_make_the_schema_at_once_and_one_is_there(postgres_url: str) -> None:
     engines = [ProcrastinateEngine(postgres_url) for _ in range(8)]
     await asyncio.gather(*(engine.wake(a_wake(f"agent:{number}")) for number, engine in enumerate(engines)))
