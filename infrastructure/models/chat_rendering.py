@@ -28,7 +28,7 @@ from steptrail.infrastructure.models.chat_content import thinking_chunk
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
 from steptrail.infrastructure.models.files import PDF, data_uri, in_words, is_image
 from steptrail.infrastructure.models.opaque import understood
-from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict, named
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, named, offered
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
 from steptrail.infrastructure.models.wire import arguments_text, as_object, content_of
@@ -55,12 +55,7 @@ def render_request(
     body: dict[str, JsonValue] = {**merged, "model": model, "messages": messages}
     if (output := asked_of_the_provider(request)) is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": form_of(output)}
-    if request.tools:
-        body["tools"] = [render_tool(spec, is_strict=is_strict(spec, request)) for spec in request.tools]
-        body["tool_choice"] = request.tool_choice
-        if request.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = request.parallel_tool_calls
-    return body
+    return body | offered(request, render_tool)
 
 
 def _with_one_head(messages: Sequence[Message]) -> Sequence[Message]:

@@ -25,7 +25,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.files import PDF, data_uri, in_words, is_image
 from steptrail.infrastructure.models.opaque import understood
-from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict, named
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, named, offered
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.tool_schema import tool_schema
@@ -62,12 +62,7 @@ def render_request(
     body: dict[str, JsonValue] = {**merged, "model": model, "store": False, "input": items}
     if (output := asked_of_the_provider(request)) is not None:
         body["text"] = {**as_object(merged.get("text")), "format": {"type": "json_schema", **form_of(output)}}
-    if request.tools:
-        body["tools"] = [_tool(spec, is_strict=is_strict(spec, request)) for spec in request.tools]
-        body["tool_choice"] = request.tool_choice
-        if request.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = request.parallel_tool_calls
-    return body
+    return body | offered(request, _tool)
 
 
 def render_items(
