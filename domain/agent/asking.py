@@ -23,12 +23,7 @@ from steptrail.domain.shared.events import WaitKind
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
     """Tell whether people have to answer before the call can start whose turn it is."""
-    return _demand(execution, first) is not None or CallPhase.ASKING in [call.phase for call in step.calls]
-
-
-def must_approve(execution: ExecutionFold, call: ToolExecution) -> bool:
-    """Tell whether a person has to be asked whether the call may run."""
-    return _demand(execution, call) is not None
+    return who_demands(execution, first) is not None or CallPhase.ASKING in [call.phase for call in step.calls]
 
 
 def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeople:
@@ -36,7 +31,7 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeopl
     requested = [
         _question(execution, step, call, hold, now)
         for call in step.calls
-        if (hold := _demand(execution, call)) is not None
+        if (hold := who_demands(execution, call)) is not None
     ]
     # A question that is open already is not asked again, but waited for with the others.
     asked = [(call.position, open_until(call)) for call in step.calls if is_asked(call)]
@@ -106,7 +101,7 @@ def _expiry(call: ToolExecution) -> stored.ApprovalExpired | stored.ToolExecutio
     return stored.ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0, expired=True)
 
 
-def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
+def who_demands(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
     """Return who demands an approval of a call about which nobody has been asked yet; None when nobody does.
 
     Nobody is asked about a call that would be one too many whatever is answered: it is refused when it is its turn.

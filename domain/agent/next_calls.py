@@ -12,7 +12,7 @@ due are passed over by their phase alone.
 
 from collections.abc import Iterable
 
-from steptrail.domain.agent.asking import ask, must_approve, must_ask
+from steptrail.domain.agent.asking import ask, must_ask, who_demands
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
 from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.deadline import deadline_of
@@ -129,7 +129,7 @@ def _external_to_come(execution: ExecutionFold, step: StepFold) -> tuple[int, ..
     """Return the external calls that are left and that nobody has to approve first: they are asked about as well."""
     tools = {spec.name for spec in execution.agent.tools if spec.external is not None}
     left = (call for call in step.calls if call.name in tools and call.phase in {CallPhase.NEW, CallPhase.APPROVED})
-    return tuple(call.position for call in left if not must_approve(execution, call))
+    return tuple(call.position for call in left if who_demands(execution, call) is None)
 
 
 def _run(

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 def questions(state: AgentState) -> list[tuple[ToolExecution, Approval]]:
     """Return the approvals that somebody is asked for now, with their calls."""
-    asked = [(call, call.approval) for call in state.tool_executions if call.waits_for_a_person]
-    return [(call, approval) for call, approval in asked if approval is not None and approval.is_open]
+    return [(call, asked) for call in state.tool_executions if (asked := call.open_approval) is not None]
 
 
 def page_calls(state: AgentState, config: AguiConfig) -> list[ToolExecution]:
