@@ -11,7 +11,7 @@ from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelR
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.interfaces.python.recording import Recording
-from steptrail.runtime.agent.capture import RecordedFailure
+from steptrail.runtime.agent.capture import CapturedFailure
 from steptrail.runtime.agent.request import Requests
 from steptrail.testing.difference import difference_of_requests
 from steptrail.testing.mismatch import ReplayMismatch
@@ -78,7 +78,7 @@ class ReplayModel:
             case InferenceCompleted(reply=reply):
                 return reply
             case InferenceFailed(error=error):
-                raise RecordedFailure(error)
+                raise CapturedFailure(error)
             case InferenceInterrupted(reason="deadline"):
                 raise TimeoutError("the recorded run was out of time in this model call")
             case _:

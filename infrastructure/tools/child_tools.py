@@ -15,6 +15,7 @@ from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.arguments import Bindable
 from steptrail.infrastructure.tools.execution import bound_or_error, unfit
+from steptrail.runtime.agent.capture import CapturedFailure
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSuspended, ToolTimedOut
 from steptrail.runtime.kernel.child import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -36,12 +37,8 @@ class ChildOptions(TypedDict, total=False):
     """Whether calls run beside each other, which they do unless this is false."""
 
 
-class NoChild(Exception):
+class NoChild(CapturedFailure):
     """A call runs no stream: `info` says why it fails."""
-
-    def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.message)
-        self.info = info
 
 
 class ChildTool(ABC):

@@ -29,8 +29,8 @@ _T = TypeVar("_T")
 _RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT})
 
 
-class RecordedFailure(Exception):
-    """A failure that was captured before. It is raised when a recorded call is replayed."""
+class CapturedFailure(Exception):
+    """A failure that was captured before, and keeps what was: one below it, or a recorded one that is replayed."""
 
     def __init__(self, info: ErrorInfo) -> None:
         super().__init__(info.message)
@@ -48,7 +48,7 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
     the error type; the class of `exc` itself when the type is `default`. Of an exception with code of its own that
     fails when it is read, only class, message and frames are kept.
     """
-    if isinstance(exc, RecordedFailure):
+    if isinstance(exc, CapturedFailure):
         return exc.info
     chain = _chain(exc)
     try:
