@@ -91,7 +91,6 @@ class RecordedEffect(Generic[EndT]):
     `left_by` says why it has none.
     """
 
-    version: int
     end: EndT | None = None
     ended_at: int | None = None
     commands: list[Command] = field(default_factory=list[Command])
@@ -161,13 +160,13 @@ def ended_by_itself(event: AgentEvent) -> bool:
 class RecordedRun:
     """The parts of a recording, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
-    Summaries lie under their numbers, instructions under the places where they were asked for. `history` is the
-    conversation that the session began with, when it was given one. Of a fork that `is_driven` only its own part is
-    played back: its past is there when it begins.
+    Model calls and summaries lie under their numbers, instructions under the places where they were asked for.
+    `history` is the conversation that the session began with, when it was given one. Of a fork that `is_driven` only
+    its own part is played back: its past is there when it begins.
     """
 
     def __init__(self, recording: Recording, *, is_driven: bool = False) -> None:
-        self.inferences: list[RecordedInference] = []
+        self.inferences: dict[int, list[RecordedInference]] = defaultdict(list)
         self.calls: list[RecordedCall] = []
         self.summaries: dict[int, list[RecordedSummary]] = defaultdict(list)
         self.instructions: dict[tuple[int, int], list[RecordedInstructions]] = defaultdict(list)
@@ -180,11 +179,12 @@ class RecordedRun:
             for index, request, digest in recorded_requests(recording.session, recording.records)
         }
         self._inference: RecordedInference | None = None
+        self._newest_inference: RecordedInference | None = None
         self._unsaid: RecordedSummary | RecordedInstructions | None = None
         self._running: dict[int, RecordedCall] = {}
         self._crashed: dict[int, RecordedCall] = {}
         self._ended = 0
-        self._is_fresh, self._is_driven = False, is_driven
+        self._is_driven = is_driven
         self._has_been_cancelled = False
         state = initial(recording.session)
         for index, record in enumerate(recording.records):
@@ -205,14 +205,13 @@ class RecordedRun:
         if self._unsaid is None:
             match next_effects(state, state.fold.updated_at):
                 case (Compact(plan=plan),) if plan.summarises:
-                    self._unsaid = RecordedSummary(version=record.version, number=state.fold.shortened.asked)
+                    self._unsaid = RecordedSummary(number=state.fold.shortened.asked)
                     self.summaries[self._unsaid.number].append(self._unsaid)
                 case (ResolveInstructions(),):
-                    self._unsaid = RecordedInstructions(version=record.version)
+                    self._unsaid = RecordedInstructions()
                     self.instructions[place_of(state)].append(self._unsaid)
                 case _:
                     return
-            self._is_fresh = False
         if isinstance(event, _COMMANDS):
             return
         if isinstance(self._unsaid, RecordedInstructions):
@@ -237,14 +236,13 @@ class RecordedRun:
         match event:
             case InferenceStarted() if index in self._requests:
                 request, digest = self._requests[index]
-                self._inference = RecordedInference(
-                    version=record.version, index=state.fold.inferences, step=event.step, request=request, digest=digest
-                )
-                self.inferences.append(self._inference)
-                self._is_fresh = False
+                index = state.fold.inferences
+                asked = RecordedInference(index=index, step=event.step, request=request, digest=digest)
+                self._inference = self._newest_inference = asked
+                self.inferences[index].append(asked)
             case InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
                 # A crash is recorded by the next segment, when its call is no longer in flight.
-                open_one = self._inference or (self.inferences[-1] if self.inferences else None)
+                open_one = self._newest_inference
                 if open_one is not None and open_one.end is None:
                     open_one.end, open_one.ended_at = event, at
                 self._inference = None
@@ -252,7 +250,6 @@ class RecordedRun:
             case ToolExecutionStarted():
                 call = state.tool_executions[event.position]
                 started = RecordedCall(
-                    version=record.version,
                     tool=event.tool,
                     digest=event.arguments_digest,
                     arguments=call.arguments if call.arguments is not None else call.call.raw,
@@ -261,7 +258,6 @@ class RecordedRun:
                 self.calls.append(started)
                 self._running[event.position] = started
                 self._crashed.pop(event.position, None)
-                self._is_fresh = False
             case (
                 ToolExecutionCompleted() | ToolExecutionFailed() | ToolExecutionInterrupted() | ToolExecutionSuspended()
             ):
@@ -270,7 +266,8 @@ class RecordedRun:
                 self._obstacle(record, "a worker that had lost the session reported late")
             case SessionForked():
                 if self._is_driven:
-                    self.inferences, self.calls, self.obstacles, self._ended = [], [], [], 0
+                    self.calls, self.obstacles, self._ended, self._newest_inference = [], [], 0, None
+                    self.inferences.clear()
                     self.summaries.clear()
                     self.instructions.clear()
                 self.commands = [Command(record.version, at, event)]
@@ -318,7 +315,6 @@ class RecordedRun:
                 self._obstacle(record, "it was resumed with other settings after a crash between two effects")
             return
         self.commands.append(Command(record.version, record.at, event))
-        self._is_fresh = True
 
     def _command(
         self, record: Recorded[AgentEvent], state: AgentState, effect_id: str | None = None, *, answers: bool = False
@@ -330,14 +326,16 @@ class RecordedRun:
             self._cancelled(record)
         elif in_flight := self._in_flight:
             in_flight[0].commands.append(command)
-        elif self._is_fresh and isinstance(event, StopRequested | PauseRequested):
+        elif isinstance(event, StopRequested | PauseRequested) and self._has_just_resumed(record):
             self.commands[-1] = command  # a command to a session that nobody runs resumes it to carry it out
-            self._is_fresh = False
         elif _rests(state) and not _waits_for_a_retry(state):
             self.commands.append(command)
-            self._is_fresh = False
         else:
             self._obstacle(record, "it came between two effects, where a replay has no place for it")
+
+    def _has_just_resumed(self, record: Recorded[AgentEvent]) -> bool:
+        last = self.commands[-1] if self.commands else None
+        return last is not None and isinstance(last.event, ExecutionResumed) and last.version == record.version - 1
 
     def _cancelled(self, record: Recorded[AgentEvent]) -> None:
         if self._unsaid is not None:

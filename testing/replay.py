@@ -149,7 +149,8 @@ class _Driver:
     async def _perform(self, command: Command, session: Session) -> None:
         agent, effect_id = self._agent, command.effect_id or ""
         assert agent is not None
-        said = _said(agent, command.event)
+        context = getattr(command.event, "context", None)
+        said = agent.context.read(context) if agent.context is not None and context is not None else None
         match command.event:
             case stored.ExecutionStarted(input=None) as retry:
                 settings: dict[str, Any] = {
@@ -252,12 +253,6 @@ class _Driver:
         except TimeoutError:
             so_far = f"{calls} tool calls had ended when a recorded one was cut off, and {self._ended_calls} have now"
             raise ReplayMismatch(f"session {self._session!r} runs otherwise: {so_far}") from None
-
-
-def _said(agent: AnyAgent, event: stored.AgentEvent) -> object:
-    """Return what a recorded command says of the run, as a value of the agent's type; None for nothing."""
-    said = event.context if isinstance(event, stored.ExecutionStarted | stored.ExecutionResumed) else None
-    return agent.context.read(said) if agent.context is not None and said is not None else None
 
 
 async def _store_past(store: EventStore, recording: Recording) -> None:

@@ -1,7 +1,6 @@
 """A model that answers as a recorded one did, without a network: the log of a run is its cassette."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar, get_args
 
@@ -53,9 +52,7 @@ class ReplayModel:
         self._match, self._live = match, live
         self._session = recording.session
         self._requests = Requests()
-        self._tries: dict[int, list[RecordedInference]] = defaultdict(list)
-        for each in RecordedRun(recording, is_driven=live is not None).inferences:
-            self._tries[each.index].append(each)
+        self._tries = RecordedRun(recording, is_driven=live is not None).inferences
         recorded = recording.started.agent.switched(place)
         self._info, self._output = recorded.model, recorded.output
 

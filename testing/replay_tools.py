@@ -38,7 +38,10 @@ def replayed(
     resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None
     tools = replay_tools(agent, recording, live=live)
     instructions = ReplayedInstructions(agent.instructions, recording, live)
-    compaction = ReplayedCompaction(agent.compaction, recording, live) if agent.compaction is not None else None
+    compaction = agent.compaction
+    if compaction is not None:
+        tries = RecordedRun(recording, is_driven=live is not None).summaries
+        compaction = ReplayedCompaction(**vars(compaction), session=recording.session, tries=tries, live=live)
     return replace(
         agent,
         model=first,
