@@ -1,7 +1,8 @@
 """Redaction: values taken out of a recording by the names of keys, in contexts, arguments and results of tools.
 
 The rest of the log stays true: digests of arguments and of requests are made anew of the remaining values, so a
-redacted recording replays like any other.
+redacted recording replays like any other. An agent that compacts goes by the lengths of texts, though: where long
+values of results are gone, its replay may compact otherwise, and then it is a mismatch.
 """
 
 import json
