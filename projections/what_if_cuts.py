@@ -7,7 +7,7 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deadline import Deadline, deadline_of
 from steptrail.domain.agent.effects import Record, RunCalls, RunHooks
-from steptrail.domain.agent.evolve import evolve_all
+from steptrail.domain.agent.evolve import evolve_all, extend
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.shared.run import SegmentEnd
@@ -51,7 +51,7 @@ def part_by_time(run: OtherSettings, event: stored.AgentEvent, at: int, version:
     if recorded == other:
         return
     if other is not None and (other.at <= at if cut_at is None else other.at < cut_at):
-        _play_out(run, other, version)
+        _cut_off(run, other, version)
     if cut_at is not None and (other is None or other.at > cut_at):
         raise Parts("the call would have gone on, which was cut off at the end of the run's time", version)
 
@@ -64,26 +64,31 @@ def part_by_a_crash(run: OtherSettings, event: stored.ExecutionResumed, version:
     seen = step.clock.since + round(event.interrupted_seconds * 1e6)
     recorded, other = _deadlines(run, seen)
     if recorded != other and other is not None and other.at <= seen:
-        _play_out(run, other, version)
+        _cut_off(run, other, version)
 
 
-def _play_out(run: OtherSettings, deadline: Deadline, version: int) -> NoReturn:
-    """Part with the end that a deadline makes: what runs is cut off, and what follows needs no world."""
+def _cut_off(run: OtherSettings, deadline: Deadline, version: int) -> NoReturn:
+    """Part with the end that a deadline makes: what runs is cut off."""
     state, execution = run.state, run.execution
-    at = max(deadline.at, state.fold.updated_at)
     running = (call for call in state.tool_executions if call.phase is CallPhase.RUNNING)
-    events: Sequence[stored.AgentEvent] = [call_interrupted(execution, call, deadline) for call in running]
+    cut: list[stored.AgentEvent] = [call_interrupted(execution, call, deadline) for call in running]
     if state.phase is Phase.INFERRING:
-        events = (model_interrupted(deadline),)
-    while events:
-        state = evolve_all(state, records_of(at, state, events))
+        cut.append(model_interrupted(deadline))
+    play_out(run, cut, max(deadline.at, state.fold.updated_at), version)
+    raise Parts(f"it would have been cut off in step {state.open_step} ({deadline.cut_by})", version)
+
+
+def play_out(run: OtherSettings, events: Sequence[stored.AgentEvent], at: int, version: int) -> None:
+    """Part where the run ends after these events without anything from the world. Hooks change nothing of that."""
+    state = evolve_all(run.state, records_of(at, run.state, events))
+    while True:
         due = next_of(state, at)
         run.stop_of(due, at, version, state)
         match due:
             case RunHooks(hook_type=hook_type, step=step, position=position):
                 events = (stored.HooksRan(hook_type=hook_type, step=step, position=position, hooks=()),)
-            case Record() | RunCalls():
+            case Record() | RunCalls(starts=(_, *_)):
                 events = run.concluded(due, at, state)
             case _:
-                events = ()
-    raise Parts(f"it would have been cut off in step {run.state.open_step} ({deadline.cut_by})", version)
+                return
+        state = extend(state, records_of(at, state, events))

@@ -13,7 +13,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.shared.run import after_step
 from steptrail.domain.views import StateView
 from steptrail.projections.other_settings import OtherSettings, Parts, WhatIfQuestion
-from steptrail.projections.what_if_cuts import ENDS_OF_EFFECTS, part_by_a_crash, part_by_time
+from steptrail.projections.what_if_cuts import ENDS_OF_EFFECTS, part_by_a_crash, part_by_time, play_out
 
 
 class RecordedVote(BuiltIn):
@@ -64,8 +64,11 @@ class OtherRun(OtherSettings):
 
         Raises `Parts` when it is not the recorded run from there on.
         """
-        if self.refused and getattr(event, "position", None) in self.refused:
-            return None
+        if self.refused:
+            # The calls that run beside a refused one may have ended by now, and then the run has.
+            play_out(self, (), self.state.fold.updated_at, version)
+            if getattr(event, "position", None) in self.refused:
+                return None
         match event:
             case stored.EvaluationsRecorded(hook=None, phase=DecisionPhase.BOUNDARY | DecisionPhase.RESUME):
                 return self._votes(event, at, version)
@@ -169,8 +172,9 @@ class OtherRun(OtherSettings):
                 raise Parts(f"the call of {call.name} would have run, which was beyond the limit", version)
             if event.cut_by is not None and self.has_other_time:
                 part_by_time(self, event, at, version)
-        elif is_refused:
+        elif refused is not None and is_refused:
             self.refused.add(position)
+            play_out(self, (refused,), at, version)
             return refused
         if isinstance(event, stored.ToolExecutionStarted) and event.read_settings and not self.question.trusts_tools:
             tool = self.execution.agent.tool(event.tool)

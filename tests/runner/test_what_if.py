@@ -18,7 +18,7 @@ from steptrail.domain.shared.run import StopReason
 from steptrail.errors import ConfigurationError, SessionNotFound
 from steptrail.models import PriceTable
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import SubagentTool
+from steptrail.tools import ApprovalRule, SubagentTool
 from tests.profile import examples
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, hook, slowly, trail_of, vote
 
@@ -256,6 +256,26 @@ async def test_calls_beyond_a_lower_limit_are_refused_and_those_that_were_refuse
     assert (row.step, row.would_stop, row.vote and row.vote.context["refusedToolCalls"]) == (2, StopReason.GUARD, 1)
     row = await ask(agent_of([more, DONE]).with_max_tool_calls(1), {"max_tool_calls": 2})
     assert row.why == "the call of add would have run, which was beyond the limit"
+
+
+async def test_a_refused_call_is_not_waited_for() -> None:
+    """The run would have ended there, whatever a person said later about the call, or about the run."""
+
+    @tool(approval=ApprovalRule(reason="moves money"))
+    def wire() -> str:
+        return "sent"
+
+    agent = agent_of([WORK, call("wire"), DONE]).with_tools(wire).build()
+    async with trail_of() as trail:
+        session = trail.session("s")
+        await trail.run(agent, "go", session="s")
+        (open_,) = (await trail.what_if(limits={"max_tool_calls": 1})).rows
+        await session.stop(by="ana")
+        (stopped,) = (await trail.what_if(limits={"max_tool_calls": 1})).rows
+        for row in (open_, stopped):
+            assert (row.answer, row.step, row.would_stop) == (EARLIER, 2, StopReason.GUARD)
+        (same,) = (await trail.what_if(limits={"max_tool_calls": 2})).rows
+        assert (same.answer, same.would_stop) == (SAME, StopReason.USER_REQUESTED)
 
 
 async def test_a_later_execution_of_a_session_is_unknown_where_one_before_is_not_the_same() -> None:
