@@ -57,9 +57,9 @@ class WhatIfFold:
             why = damage or "nothing was started in it"
             row = WhatIfRow(session_id=state.agent_id, answer=WhatIfAnswer.UNKNOWN, why=why, version=state.version + 1)
             self._rows.append(row)
-        elif self._rows[-1].can_be_retried and not can_be_retried(state):
-            self._rows[-1] = replace(self._rows[-1], can_be_retried=False)
-        return self._rows[::-1]
+        newest, *before = reversed(self._rows)
+        newest = replace(newest, can_be_retried=newest.can_be_retried and can_be_retried(state))
+        return [newest, *(replace(row, can_be_retried=False) for row in before)]
 
     def _take(self, record: Recorded[stored.AgentEvent]) -> None:
         event = record.event
@@ -86,9 +86,13 @@ class WhatIfFold:
         self._run.take_out()
         extend(self._state, (record,))
         if isinstance(event, stored.SessionForked):
-            self._rows.clear()  # they are those of the session that it comes from
+            self._rows.clear()  # they are those of the session that it comes from, and so are the versions
+            if self._parts is not None:
+                self._parts.at, self._parts.fork_at = record.version, None
         if isinstance(event, stored.ExecutionStarted):
-            self._begun, self._fork_at = event, record.version
+            self._begun = event
+        if isinstance(event, stored.SessionForked | stored.ExecutionStarted):
+            self._fork_at = record.version
         if self._begun is None or self._parts is not None:
             return
         if isinstance(event, stored.ExecutionStarted) and self._before is not None:

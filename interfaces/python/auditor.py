@@ -21,7 +21,7 @@ from steptrail.projections.what_if import WhatIf, WhatIfAnswer, WhatIfRow
 from steptrail.projections.what_if_fold import WhatIfFold
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.collector import collector_off
-from steptrail.runtime.kernel.history import LARGE_PAGE, pages
+from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import not_found
 
 _PAGE = 500
@@ -100,7 +100,7 @@ class Auditor(StoreReader):
         while True:
             fold, version = WhatIfFold(id_of(stream), question), 0
             try:
-                async for records, _ in pages(AGENT, store, stream, at=at, most=LARGE_PAGE):
+                async for records, _ in pages(AGENT, store, stream, at=at):
                     version += len(records)
                     with collector_off():
                         fold.add(records)

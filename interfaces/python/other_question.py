@@ -34,7 +34,7 @@ def question_of(
     trusts_tools: bool,
 ) -> WhatIfQuestion:
     """Return the question; see `Auditor.what_if`. Raises `ConfigurationError` for settings that cannot be meant."""
-    if limits is None and error_policy is None and like is None:
+    if not limits and error_policy is None and like is None:
         raise ConfigurationError("a what-if needs another setting: `limits`, `error_policy`, or an agent as `like`")
     if error_policy is not None:
         a_kind_of(ErrorPolicy, error_policy, "the `error_policy` of a what-if")

@@ -167,6 +167,11 @@ async def test_where_a_run_would_have_gone_on_nothing_is_guessed_and_a_fork_or_a
         assert (result.output, result.state.step_count) == (DONE, 3)
         (of_fork,) = (await trail.what_if(forked.session_id, limits={"max_steps": 2})).rows
         assert (of_fork.answer, of_fork.step, of_fork.is_wrong) == (EARLIER, 2, True)
+        (in_the_past,) = (await trail.what_if(forked.session_id, limits={"max_steps": 1})).rows
+        assert (in_the_past.step, in_the_past.version) == (1, 1)  # of its own events: the past has other numbers
+        await trail.session("s").retry(agent, limits=Limits(max_steps=20))
+        rows = (await trail.what_if("s", limits={"max_steps": 21})).rows
+        assert [(row.answer, row.can_be_retried) for row in rows] == [(UNKNOWN, False), (UNKNOWN, False)]
 
 
 async def test_another_ending_at_the_same_place_is_said() -> None:
@@ -369,6 +374,7 @@ async def test_a_question_that_cannot_be_meant_is_refused() -> None:
     async with trail_of() as trail:
         refused: Sequence[tuple[dict[str, Any], str]] = (
             ({}, "a what-if needs another setting"),
+            ({"limits": {}}, "a what-if needs another setting"),
             ({"limits": {"max_step": 1}}, "'max_step' ends no run"),
             ({"limits": {"max_result_characters": 1}}, "'max_result_characters' ends no run"),
             ({"limits": {"max_steps": -1}}, "max_steps"),
