@@ -78,9 +78,9 @@ judged = scripted(call("echo", **TO), HOSTILE).with_criteria(
 
 def commands() -> set[str]:
     registered = Commands()
-    from steptrail.interfaces.cli import doctor, export, reading, running, steering, tail, why
+    from steptrail.interfaces.cli import doctor, export, reading, running, steering, tail, whatif, why
 
-    for group in (running, steering, reading, why, tail, export, doctor):
+    for group in (running, steering, reading, why, whatif, tail, export, doctor):
         group.register(registered)
     return registered.names
 
@@ -143,6 +143,8 @@ def test_no_command_prints_what_a_terminal_obeys(
         run("tail", *words)
         run("doctor", *words)
         run("runs", "--agent", HOSTILE, *words)
+        run("whatif", "--max-steps", "1", *words)
+        run("whatif", "judged", "--max-steps", "9", "--max-tool-calls", "0", *words)
     for words in (["why", HOSTILE], ["run", HOSTILE, HOSTILE], ["runs", "--store", f"sqlite:///{HOSTILE}"], [HOSTILE]):
         run(*words)
     assert any("INJECTED" in each for each in said)
