@@ -236,8 +236,6 @@ def _leave(state: AgentState, at: int) -> tuple[events.AgentEvent, ...]:
 
 def why_no_fork(state: AgentState) -> str | None:
     """Return why a session cannot be forked after the events of a state, and where it can be; None when it can."""
-    if state.execution is None:
-        return f"after {state.version} events nothing was started in it: fork where a step or an execution has ended"
     # No step is open in these phases and no wait is going on, so the fork shares no effect that is in flight.
     rests = state.phase in {Phase.PAUSED, Phase.UNPAUSED} and state.fold.resume_to is Phase.BOUNDARY
     if state.phase in {Phase.BOUNDARY, Phase.IDLE} or rests:

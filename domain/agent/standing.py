@@ -84,7 +84,7 @@ def _standing(state: AgentState) -> Standing:
     if phase is Phase.ABSENT:
         return Standing(state=StandingState.ABSENT, status=status)
     if execution is None:
-        return Standing(state=StandingState.PENDING, status=status, due_at=fold.updated_at)
+        return Standing(state=StandingState.DONE, status=status)  # a fork from before the first input: nobody is asked
     if execution.finished is not None:
         return Standing(state=StandingState.DONE, status=status, runs=runs)
     stands = partial(Standing, status=status, runs=runs, waits=execution.waits, asked_again=execution.asked_again)

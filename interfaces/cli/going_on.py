@@ -91,7 +91,7 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
             return WayOn(say("retry", who, state.agent_id, options=_options(advice)))
-        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
+        case status if status.is_over or state.execution is None:
             return WayOn(say("send", who, state.agent_id, "TEXT"), of=ForRun.NEXT)
         case ExecutionStatus.WAITING if effect is not None:
             ways = "with --rerun, --result JSON or --failed TEXT in place of --tell"

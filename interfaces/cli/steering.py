@@ -56,6 +56,7 @@ def register(commands: Commands) -> None:
     fork = commands.add("fork", _fork, "Open another session or run that goes on from the past of ID.")
     fork.add_argument("id", metavar="ID", type=prefix)
     fork.add_argument("--at", type=amount, metavar="N", help="from its past up to event N (default: all of it)")
+    fork.add_argument("--before", metavar="MESSAGE", help="from before the run that began with this message, `said:2`")
     fork.add_argument("--into", metavar="ID", help="the id of the fork (default: a new one)")
     fork.add_argument("--reason", help="why, for the record")
     by_option(fork)
@@ -97,7 +98,15 @@ def _steer(arguments: argparse.Namespace, output: Output) -> None:
 
 def _fork(arguments: argparse.Namespace, output: Output) -> None:
     said = named(arguments, "at", "by", "reason")
-    carried_out(arguments, output, lambda handle: handle.fork(session=arguments.into, **said))
+
+    def fork(handle: Any) -> Any:
+        if arguments.before is None:
+            return handle.fork(session=arguments.into, **said)
+        if not isinstance(handle, Session):
+            raise Refusal("--before: a workflow holds no conversation: --at takes the number of an event")
+        return handle.fork(before=whole_effect(handle, arguments.before), session=arguments.into, **said)
+
+    carried_out(arguments, output, fork)
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> None:

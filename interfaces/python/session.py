@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from steptrail.domain.agent.commands import AnswerCall, Retry, Send, Settle, Verdict
+from steptrail.domain.agent.commands import AnswerCall, Retry, Send, Settle, Start, Verdict
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, ConfigurationError, FileUnreadable
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -18,13 +19,14 @@ from steptrail.domain.shared.events import ScoreValue
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.scores import GiveScore
 from steptrail.infrastructure.tools.external import ExternalTool
+from steptrail.interfaces.python.branching import Input, input_of, input_with_files
 from steptrail.interfaces.python.fitting_results import refuse_unfit_result
 from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_message, for_one_run
+from steptrail.runtime.agent.given import a_context, a_message, for_one_run, refuse_context
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
@@ -307,6 +309,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         self,
         *,
         at: int | None = None,
+        before: str | None = None,
         session: str | None = None,
         name: str | None = None,
         by: str = "user",
@@ -315,15 +318,92 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
     ) -> "Session":
         """Open another session that goes on from this one's past, the first `at` events or all, and return it.
 
+        With `before`, the id under which front ends show a message, it goes on from where the run that began with that
+        message had not begun: from the end of the run before, or with nothing said at all. It has the metadata of this
+        session then.
+
         The past is shared and not copied; whatever happens in one of the two, the other does not notice. Where an
         execution is open the fork is paused, and `resume` goes on with any agent. Requests to stop or pause, keys,
         approvals and waits do not come along. `session` is the new id, chosen when it is not given. Raises
         `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
-        `step.completed` or the end of an execution, or when the new session exists.
+        `step.completed` or the end of an execution, when the new session exists, and for a message that began no run,
+        such as one that was said while a run went on. The error names the nearest place.
         """
-        into = checked_session_id(session_or_unnamed(session))
-        await self._forked(stream_of(into), at, Fork(by=by, name=name, reason=reason, metadata=metadata or {}))
-        return Session(self._env, into)
+        if before is None:
+            into = checked_session_id(session_or_unnamed(session))
+            await self._forked(stream_of(into), at, Fork(by=by, name=name, reason=reason, metadata=metadata or {}))
+            return Session(self._env, into)
+        if at is not None:
+            raise ConfigurationError("a fork goes on from `at` an event or from `before` a message: give one of them")
+        has = dict((await self.state()).metadata) | (metadata or {})
+        begun = await input_of(self._env.store, self.session_id, before)
+        return await self._before(begun, session_or_unnamed(session), name=name, by=by, reason=reason, metadata=has)
+
+    async def regenerate(
+        self,
+        agent: Agent[OutputT, Any],
+        *,
+        session: str | None = None,
+        by: str = "user",
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> RunResult[OutputT]:
+        """Have the last input answered once more, in a fork from before it, and return the result of that.
+
+        The fork begins with the same message and its files, the context and the external tools of that run; this
+        session stays as it is, and tools that ran in it may run again. `session` is the id of the fork, chosen when it
+        is not given. With a `key` the same command is carried out once, however often it is given. Raises
+        `SessionNotFound`, and `CommandRejected` while an execution is open, when nothing was said, and for a key or a
+        session that was used for something else.
+        """
+        given, store = an_agent(agent), self._env.store
+        named = None if key is None else f"regenerate {self.session_id} {key}"
+        branch = Session(self._env, checked_session_id(session_or_unnamed(session, named)))
+        begun = None if key is None else await self._left_for(branch)
+        if begun is None:
+            state = await self.state()
+            if state.is_open:
+                why = f"execution {state.execution_id} is {state.status.value} and not over: wait for it, or `stop` it"
+                raise CommandRejected("regenerate", self.session_id, why)
+            begun = await input_of(store, self.session_id)
+            refuse_context(given, state, None)
+            given.snapshot_beside(begun.external_tools)  # says no before anything is stored
+            try:
+                await self._before(begun, branch.id, by=by, reason=reason, metadata=dict(state.metadata))
+            except CommandRejected:
+                if key is None or (begun := await self._left_for(branch)) is None:
+                    raise
+        start = Start(
+            input=await input_with_files(store, begun),
+            agent=given.snapshot_beside(begun.external_tools),
+            worker=self._env.worker,
+            by=by,
+            key=key,
+            context=begun.context,
+            external_tools=begun.external_tools,
+        )
+        return await branch._control.run(given, start)
+
+    async def _before(
+        self,
+        begun: Input,
+        into: str,
+        *,
+        name: str | None = None,
+        by: str,
+        reason: str | None,
+        metadata: dict[str, JsonValue],
+    ) -> "Session":
+        holder = Session(self._env, SessionId(id_of(begun.stream)))
+        return await holder.fork(at=begun.version, session=into, name=name, by=by, reason=reason, metadata=metadata)
+
+    async def _left_for(self, branch: "Session") -> Input | None:
+        """Return the input before which `branch` left this session, or one of its past; None before it has."""
+        first = (await self._env.store.read(branch.stream_id, limit=1)).records
+        if not first:
+            return None
+        place = self._machine.forked_from(first[0].event)
+        return await input_of(self._env.store, self.session_id, at=(place.stream, place.version) if place else ("", 0))
 
 
 def _sent(

@@ -190,6 +190,7 @@ class SyncSession(Twin[Session]):
     why = blocking(Session.why)
     follow = made(Session.follow, SyncFollowing)
     fork = fetched(Session.fork, lambda portal, session: SyncSession(portal, session))
+    regenerate = blocking(Session.regenerate)
 
 
 class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):

@@ -88,14 +88,20 @@ async def history_of_types(
     machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, types: Sequence[str], *, at: int | None = None
 ) -> Sequence[Recorded[E]]:
     """Return those records of `history` whose stored type is one of `types`. No others are decoded, but the first."""
-    found: list[Recorded[E]] = []
+    return [record async for _, record in placed_of_types(machine, store, stream, types, at=at)]
+
+
+async def placed_of_types(
+    machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, types: Sequence[str], *, at: int | None = None
+) -> AsyncGenerator[tuple[str, Recorded[E]]]:
+    """Yield the same records, each with the stream in which it is stored: that of its fork, or of the past of one."""
     forks = await _forks(machine, store, stream, (await store.read(stream, limit=1)).records)
     for part, upto in (*((past.stream, past.version) for *_, past in forks), (stream, at)):
         async for _, _, record in store.log(stream=part, types=types):
             if upto is not None and record.version > upto:
                 break
-            found += typed_records(machine, [record])
-    return found
+            for each in typed_records(machine, [record]):
+                yield part, each
 
 
 def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded[Event]]) -> Sequence[Recorded[E]]:

@@ -8,10 +8,12 @@ from steptrail.domain.agent.events import AgentEvent, MetadataChanged, SessionFo
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.forks import ForkRef
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.testing.scenario import SECOND, AgentScenario, given
@@ -132,17 +134,27 @@ def test_a_fork_of_a_finished_session_takes_up_the_next_input() -> None:
     "source",
     [
         given(),
-        given(opened()[0]),
         given(*opened(), decided(0)),
         given(*opened(), *step()),
         given(*opened(), *step(), asked()),
         given(*opened(), *step(), asked(), wants("look")),
         given(*opened(), *step(), asked(), wants("look"), WaitStarted(kind="unknown_outcome", position=0)),
     ],
-    ids=["absent", "begun", "continuing", "step", "inferring", "settling", "waiting"],
+    ids=["absent", "continuing", "step", "inferring", "settling", "waiting"],
 )
 def test_a_fork_where_something_is_in_flight_is_refused(source: AgentScenario) -> None:
     source.when(FORK).then_rejected("fork where a step or an execution has ended")
+
+
+def test_before_anything_was_started_a_fork_has_what_the_session_began_with_and_waits_for_nobody() -> None:
+    source = given(opened()[0])
+    state = forked(source)
+    assert (state.status, state.execution, state.fold.executions) == (ExecutionStatus.PENDING, None, 0)
+    stands = standing(state)
+    assert (stands.state, stands.due_at, stands.is_open) == (StandingState.DONE, None, False)
+    begun = started()
+    on = source.machine.evolve_all(state, [Recorded(2, state.as_of, begun)])
+    assert (on.execution_id, on.is_open) == (begun.execution_id, True)
 
 
 def test_a_fork_of_a_fork_shares_both_pasts() -> None:

@@ -36,9 +36,20 @@ def test_a_run_is_forked_and_its_fork_told_of(typed: Type) -> None:
 def test_a_session_is_forked_and_a_place_where_none_can_be_is_refused(typed: Type) -> None:
     stored()
     assert typed("fork", "agents", "--into", "more").lines[0].startswith("more: forked, completed; `steptrail send ")
-    refused = typed("fork", "agents", "--at", "1")
+    refused = typed("fork", "agents", "--at", "5")
     assert (refused.code, "fork where a step or an execution has ended" in refused.err) == (2, True)
     assert typed("fork", "nobody").code == 2
+
+
+def test_a_session_is_forked_before_a_message_and_a_workflow_holds_none(typed: Type) -> None:
+    stored()
+    shown = typed("fork", "agents", "--before", "said:1", "--into", "anew").lines[0]
+    assert shown.startswith("anew: forked, pending; `steptrail send ")
+    assert "forked   from agents, after event 1 of it" in typed("show", "anew").lines
+    assert typed("why", "anew").lines[0] == "anew: not started: no execution yet"
+    for refused in (("agents", "--before", "said:2"), ("flow:s", "--before", "said:1")):
+        answered = typed("fork", *refused)
+        assert (answered.code, "message" in answered.err or "conversation" in answered.err) == (2, True)
 
 
 def test_executions_of_a_fork_have_the_ids_of_the_fork_before_and_after_they_end(typed: Type) -> None:
