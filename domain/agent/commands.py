@@ -46,7 +46,8 @@ class Start(FromOutside, frozen=True, kw_only=True):
 
     `history` holds messages from another place, with which a new session begins. `new` rejects a session that exists.
     The entries of `metadata` are added to those of the session. Without a `context` the session keeps the one it has.
-    `external_tools` are for this execution alone.
+    `external_tools` are for this execution alone. `cause` is the id of what led to it, such as a request: where nothing
+    is run with the command, its commit names it.
     """
 
     DOING = "run"
@@ -61,6 +62,7 @@ class Start(FromOutside, frozen=True, kw_only=True):
     new: bool = False
     context: JsonValue = None
     external_tools: tuple[ToolSpec, ...] = ()
+    cause: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +96,8 @@ class Retry(FromOutside, frozen=True, kw_only=True):
 class Send(FromOutside, frozen=True, kw_only=True):
     """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same.
 
-    `external_tools` are for an execution that begins with the message; an open one keeps its own.
+    `external_tools` are for an execution that begins with the message; an open one keeps its own. `cause` is as in
+    `Start`.
     """
 
     DOING = "send to"
@@ -103,6 +106,7 @@ class Send(FromOutside, frozen=True, kw_only=True):
     key: str | None = None
     context: JsonValue = None
     external_tools: tuple[ToolSpec, ...] = ()
+    cause: str | None = None
 
 
 class Resume(FromOutside, frozen=True, kw_only=True):

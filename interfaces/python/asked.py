@@ -41,6 +41,7 @@ class Asked(NamedTuple):
     messages: Sequence[Message]
     artifacts: "Sequence[Artifact]"
     external_tools: Sequence[RunnableTool]
+    cause: str | None = None
 
     def session_id(self) -> SessionId:
         """Return the id that was given, that of a session for the key, or a new one."""
@@ -67,5 +68,6 @@ class Asked(NamedTuple):
             history=history,
             new=self.new,
             external_tools=external,
+            cause=self.cause,
         )
         return make() if len(history) <= _AT_ONCE else await asyncio.to_thread(make)

@@ -42,7 +42,7 @@ async def start_flow(
 
 
 def _flow_id(asked: Asked) -> str:
-    for name in ("history", "external_tools"):
+    for name in ("history", "external_tools", "cause"):
         if getattr(asked, name):
             raise ConfigurationError(f"a workflow is run without `{name}`: that is for agents")
     return checked_flow_id(session_or_unnamed(asked.session, asked.key))

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+from msgspec.structs import replace
+
 from steptrail.domain.agent.commands import AnswerCall, Retry, Send, Settle, Start, Verdict
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
@@ -91,14 +93,16 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         metadata: dict[str, JsonValue] | None = None,
         context: ContextT | None = None,
         external_tools: Sequence[ExternalTool] = (),
+        cause: str | None = None,
     ) -> RunResult[Any]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
 
         While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
-        `work` answers. Safe to repeat with a `key`, and refused, like `send`.
+        `work` answers. Safe to repeat with a `key`, and refused, like `send`. `cause` is the id of what led to it, such
+        as a request; the head of the commit names it as `causation`.
         """
         given = an_agent(agent)
-        sent = _sent(given, text, by, key, context, external_tools)
+        sent = replace(_sent(given, text, by, key, context, external_tools), cause=cause)
         return RunResult(await self._control.post(given, sent, metadata or {}))
 
     async def retry(

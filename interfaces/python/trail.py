@@ -296,6 +296,7 @@ class Steptrail(Auditor, Eraser, HasListeners, HasWorkers, AbstractAsyncContextM
         history: Sequence[Message] = (),
         external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
+        cause: str | None = None,
         on_commit: OnCommit | None = None,
     ) -> Session: ...
     @overload
@@ -329,6 +330,7 @@ class Steptrail(Auditor, Eraser, HasListeners, HasWorkers, AbstractAsyncContextM
         history: Sequence[Message] = (),
         external_tools: Sequence[ExternalTool] = (),
         new: bool = False,
+        cause: str | None = None,
         on_commit: "OnCommit | OnFlowCommit | None" = None,
         options: "RunOptions | None" = None,
         vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
@@ -339,10 +341,10 @@ class Steptrail(Auditor, Eraser, HasListeners, HasWorkers, AbstractAsyncContextM
 
         The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
         start the same again is safe: an input that the session has, or had under this `key`, is not started twice.
-        `run` with the same input answers a session that was started. `on_commit` is told of the events that this call
-        stores. Raises `CommandRejected` while the session answers another input, or this one without this key, for a
-        key that came with another input, and, when the session exists, for a `history` and for an input that is to be
-        `new`.
+        `run` with the same input answers a session that was started. `cause` is as in `post` of a session, for agents.
+        `on_commit` is told of the events that this call stores. Raises `CommandRejected` while the session answers
+        another input, or this one without this key, for a key that came with another input, and, when the session
+        exists, for a `history` and for an input that is to be `new`.
         """
         asked = Asked(
             input,
@@ -359,6 +361,7 @@ class Steptrail(Auditor, Eraser, HasListeners, HasWorkers, AbstractAsyncContextM
             messages,
             artifacts,
             external_tools,
+            cause,
         )
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import start_flow

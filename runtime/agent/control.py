@@ -369,4 +369,5 @@ def _beginning(agent: AnyAgent, told: Send, metadata: dict[str, JsonValue], work
         metadata=metadata,
         context=told.context,
         external_tools=told.external_tools,
+        cause=told.cause,
     )

@@ -1,5 +1,7 @@
 """A key stands for one input: the same command is safe to repeat, and another one under it is refused."""
 
+from typing import Any
+
 import pytest
 
 from steptrail import Agent, AgentBuilder
@@ -128,3 +130,19 @@ async def test_an_empty_session_would_be_another_one_at_each_call_and_is_refused
             with pytest.raises(ConfigurationError, match=r"'' cannot be (a session id|the id of a run)"):
                 await give()
         assert [row.session_id for row in await trail.runs()] == ["s"]
+
+
+async def test_the_commit_of_what_is_only_stored_names_what_led_to_it() -> None:
+    async with trail_of() as trail:
+        agent = agent_of(["One.", "Two."]).build()
+        session = await trail.start(agent, "go", session="s", cause="request-1")
+        await session.post(agent, "and more", cause="request-2")
+        await session.resume(agent)
+        await session.post(agent, "again", cause="request-3")
+        heads = [record.head for record in await session.events() if record.head is not None]
+        named = [head.causation for head in heads if head.causation is not None]
+        assert list(dict.fromkeys(named)) == ["request-1", "request-2", "request-3"]
+        assert heads[-1].causation == "request-3"
+        flow: Any = Workflow("sum").function("a", lambda _: 1, output="a").build()
+        with pytest.raises(ConfigurationError, match="a workflow is run without `cause`: that is for agents"):
+            await trail.start(flow, session="f", cause="request-4")
