@@ -7,9 +7,10 @@ const [url] = process.argv.slice(2);
 const headers = { Authorization: "ana" };
 const agents = new Map();
 
-async function run(agent, { say, id, result, resume, drop, touch, runId, tools }) {
+async function run(agent, { say, id, cut, result, resume, drop, touch, runId, tools }) {
   const events = [];
   let failed = null;
+  if (cut !== undefined) agent.setMessages(agent.messages.slice(0, cut));
   if (say !== undefined) agent.addMessage({ id: id ?? crypto.randomUUID(), role: "user", content: say });
   if (result !== undefined) agent.addMessage({ id: crypto.randomUUID(), role: "tool", ...result });
   const subscriber = {

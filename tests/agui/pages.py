@@ -20,6 +20,8 @@ from tests.unit.agui.client import Client
 
 EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+JOINED = AguiConfig(branches="join")
+"""For a thread in which several people speak, or pages that send a new message alone."""
 
 
 @dataclass(frozen=True)

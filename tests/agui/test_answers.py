@@ -17,7 +17,7 @@ async def test_answers_that_leave_one_out_or_name_another_or_say_something_else_
         assert "answered twice" in await page.refused(422, resume=[yes(approval), no(approval)])
         wrong = {"interruptId": approval, "status": "resolved", "payload": {"approved": "yes"}}
         assert "is to be" in await page.refused(422, resume=[wrong])
-        assert "waits for answers" in await page.refused(409, user("and?", "m2"))
+        assert "waits for answers" in await page.refused(409, *page.client.said, user("and?", "m2"))
         assert len((await trail.session("t").state()).open_approvals) == 1
         done = await page.run(resume=[no(approval)])
         assert ending(done)["outcome"] == {"type": "success"}
@@ -98,7 +98,9 @@ async def test_answers_that_are_sent_again_when_the_next_question_is_asked_lead_
     async with trail_of() as trail, front(trail, asking(*again)) as page:
         (first,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
         await page.post(resume=[yes(first["id"])])  # and the client never sees the answer to it
-        assert "waits for answers" in await page.refused(409, user("and?", "m2"), resume=[yes(first["id"])])
+        assert "waits for answers" in await page.refused(
+            409, *page.client.said, user("and?", "m2"), resume=[yes(first["id"])]
+        )
         (second,) = ending(await page.run(resume=[yes(first["id"])]))["outcome"]["interrupts"]
         done = await page.run(resume=[yes(second["id"])])
         assert ending(done)["outcome"] == {"type": "success"}

@@ -25,7 +25,7 @@ from steptrail.models import FinishReason, ModelReply
 from steptrail.runtime.kernel.hands import Hands
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
-from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, user
+from tests.agui.pages import JOINED, Front, Gate, ana, asking, at_rest, ending, front, user
 from tests.harness.mischievous_engine import Mischief, MischievousEngine
 from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
 
@@ -65,7 +65,7 @@ async def test_a_thread_whose_context_the_agent_of_today_cannot_read_is_refused_
     old, new = (desk.build() for desk in desks)
     async with trail_of() as trail:
         await trail.run(old, "hello", session="t", context=Tenant(name="acme"))
-        async with front(trail, new) as page:
+        async with front(trail, new, JOINED) as page:
             why = "the stored context does not fit Named: title: Field required"
             assert why in await page.refused(409, user("and now?"))
         assert (await trail.session("t").state()).output == "One."
@@ -99,7 +99,7 @@ async def test_history_begins_a_session_without_instructions_and_does_not_count_
         {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]},
         {"id": "h3", "role": "tool", "toolCallId": "c", "content": "seen"},
     ]
-    async with trail_of() as trail, front(trail, agent) as page:
+    async with trail_of() as trail, front(trail, agent, JOINED) as page:
         await page.run(*earlier, user("hello", "h4"))
         said = [(message.role.value, message.text) for message in (await trail.session("t").state()).messages]
         assert said == [
@@ -326,7 +326,7 @@ async def test_what_a_person_stops_or_pauses_was_called_off() -> None:
 async def test_a_run_of_another_process_is_followed_and_takes_what_is_said_meanwhile() -> None:
     gate = Gate()
     agent = gate.agent()
-    async with trail_of() as trail, front(again_on(trail), agent) as page:
+    async with trail_of() as trail, front(again_on(trail), agent, JOINED) as page:
         elsewhere = asyncio.create_task(trail.run(agent, "go", session="t"))
         await gate.entered.wait()
         looking = asyncio.create_task(page.run(user("and this", "m2")))

@@ -247,6 +247,24 @@ def test_a_tool_of_the_page_is_called_by_the_model_and_answered_by_the_page(fron
     assert without_ids(done.messages) == without_ids(front.stored())
 
 
+@pytest.mark.acceptance("10.5-3")
+def test_a_page_that_has_a_message_edited_or_answered_again_goes_on_with_what_it_shows(front: Front) -> None:
+    tab, other = front.tab, replace(front, thread=front.thread).tab
+    tab.run("hello", id="u1")
+    told = tab.run("tea", id="u2")
+    edited = tab.run("coffee?", id="u3", cut=2)
+    assert edited.failed is None
+    assert edited.one("RUN_STARTED")["threadId"] == front.thread
+    assert edited.contents == ["hello", "You said: hello", "coffee?", "You said: coffee?"]
+    assert [each["id"] for each in edited.messages[:3]] == ["u1", told.messages[1]["id"], "u3"]
+    again = tab.run(cut=1)
+    assert (again.failed, again.contents) == (None, ["hello", "You said: hello"])
+    assert again.messages[1]["id"] != told.messages[1]["id"]
+    assert tab.run("so?", id="u4").contents == [*again.contents, "so?", "You said: so?"]
+    assert other.run(reload=True).contents == [*again.contents, "so?", "You said: so?"]
+    assert [message["content"] for message in front.stored() if message["role"] == "user"] == ["hello", "tea"]
+
+
 def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(front: Front) -> None:
     tab = front.tab
     seen = tab.run("for ever")

@@ -11,7 +11,7 @@ from steptrail import Steptrail
 from steptrail.agui import AguiCaller, agui_app
 from steptrail.errors import SessionNotFound
 from steptrail.events import ExecutionStarted, MessagesAppended
-from tests.agui.pages import Front, Gate, front, user
+from tests.agui.pages import JOINED, Front, Gate, front, user
 from tests.runner.kit import agent_of, trail_of
 
 
@@ -28,7 +28,7 @@ async def test_two_messages_at_the_same_moment_are_both_said(is_known: bool, del
         return await page.post(user(text, f"{thread}:{text}"), thread=thread)
 
     agent = agent_of(["Yes."] * 100).build()
-    async with trail_of() as trail, front(trail, agent) as page:
+    async with trail_of() as trail, front(trail, agent, JOINED) as page:
         for number in range(10):
             thread = f"t-{number}"
             if is_known:
@@ -78,7 +78,7 @@ async def test_who_comes_second_to_a_new_thread_is_asked_again_whether_it_may_sp
 async def test_who_says_it_is_recorded_with_what_begins_a_run_and_with_what_joins_it() -> None:
     gate = Gate()
     agent = gate.agent()
-    async with trail_of() as trail, front(trail, agent) as page:
+    async with trail_of() as trail, front(trail, agent, JOINED) as page:
         running = asyncio.create_task(page.run(user("go")))
         await gate.entered.wait()
         joining = asyncio.create_task(page.post(user("and this", "m2")))

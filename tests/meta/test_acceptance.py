@@ -84,7 +84,7 @@ def test_the_page_has_rows_for_every_task_numbered_from_one() -> None:
         "7": "12345",
         "8": "1256789",
         "9": "12",
-        "10": "23457",
+        "10": "234567",
     }
     assert list(by_task) == [f"{phase}.{task}" for phase, numbers in tasks.items() for task in numbers]
     for numbers in by_task.values():

@@ -3,12 +3,14 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import MissingExtra
+from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_plain_function, a_row, a_text, a_time, check_flags, for_the_record
+
+Branches = Literal["fork", "refuse", "join"]
 
 
 def _metadata(state: AgentState) -> JsonValue:
@@ -25,10 +27,14 @@ class AguiConfig:
     refusal would quote them. `include_reasoning` tells what a model shows of its reasoning. `include_errors` puts the
     message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool.
 
+    `branches` says what becomes of a request whose conversation leaves out, or replaces, what was said in the thread:
+    with "fork" it goes on in a branch of the thread, a fork of its session, with "refuse" it is 409, and with "join" a
+    new message is said in the thread as it is, whatever the client shows.
+
     For so many seconds as `tools_expire` says a call of a front end's own tool waits for its result. `front_end_tools`
     names the external tools of the agent whose results front ends give too; those of others they may not give. Raises
-    `ConfigurationError` for what is neither True nor False, a `state` that is no plain function, and names that are no
-    list of texts.
+    `ConfigurationError` for what is neither True nor False, another word for `branches`, a `state` that is no plain
+    function, and names that are no list of texts.
     """
 
     state: Callable[[AgentState], JsonValue] = _metadata
@@ -36,11 +42,14 @@ class AguiConfig:
     hidden_arguments: frozenset[str] = frozenset()
     include_reasoning: bool = False
     include_errors: bool = False
+    branches: Branches = "fork"
     tools_expire: float = 3600.0
     front_end_tools: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_flags(self)
+        if self.branches not in get_args(Branches):
+            raise ConfigurationError(f"`branches` is fork, refuse or join, not {self.branches!r}")
         a_time(self.tools_expire, "tools_expire")
         a_plain_function(self.state, "state", "the state of a session")
         for setting in ("hidden_arguments", "front_end_tools"):

@@ -130,10 +130,15 @@ def wire_messages(
 
 def is_shown(state: AgentState, message_id: str) -> bool:
     """Tell whether this is the id under which a message that somebody said is shown here."""
+    return message_id in said_origins(state)
+
+
+def said_origins(state: AgentState) -> dict[str, MessageOrigin]:
+    """Return the origins of what was said in a session, each by the id under which the message is shown."""
     step = state.fold.step
     origins = (*state.message_origins, *(step.queued_origins if step is not None else ()))
-    said = sum(origin.step is None and not origin.output for origin in origins)
-    return message_id in (said_id(state.agent_id, ordinal) for ordinal in range(1, said + 1))
+    said = [origin for origin in origins if origin.step is None and not origin.output]
+    return {said_id(state.agent_id, ordinal): origin for ordinal, origin in enumerate(said, 1)}
 
 
 def is_of_our_form(session: str, message_id: str) -> bool:

@@ -17,7 +17,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_function, a_whole
 from steptrail.interfaces.http.agui.config import AguiCaller
-from steptrail.interfaces.http.agui.reading import RequestRefused
+from steptrail.interfaces.http.agui.reading import LONGEST_ID, RequestRefused
 from steptrail.runtime.kernel.collector import collector_off
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Door:
             checked_session_id(given.thread_id)
         except ConfigurationError as error:
             raise RequestRefused(422, f"the threadId is the session's id: {error}") from None
+        if len(given.run_id) > LONGEST_ID:
+            raise RequestRefused(422, f"the runId has at most {LONGEST_ID} characters")
         return request, given
 
     async def caller(self, request: "Request", given: "RunAgentInput") -> AguiCaller:

@@ -40,6 +40,7 @@ def ending(
     state: AgentState,
     *,
     run_id: str,
+    thread_id: str,
     since: AgentState,
     error: str | None,
     call_id: "Callable[[int], str]",
@@ -76,9 +77,7 @@ def ending(
         outcome = RunFinishedCancelledOutcome() if protocol_version is not None else None
     else:
         outcome = RunFinishedSuccessOutcome()
-    return RunFinishedEvent(
-        thread_id=state.agent_id, run_id=run_id, result=_result(state), outcome=outcome, usage=usage
-    )
+    return RunFinishedEvent(thread_id=thread_id, run_id=run_id, result=_result(state), outcome=outcome, usage=usage)
 
 
 def asked_for(state: AgentState, call: ToolExecution, approval: Approval, call_id: str) -> "Interrupt":

@@ -6,7 +6,7 @@ the answer follows the session, from wherever it stands, until it rests.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -26,10 +26,11 @@ from steptrail.domain.errors import (
 )
 from steptrail.domain.kernel.given import a_kind_of, a_time
 from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.http.agui.branches import Branches
 from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig, require_agui
 from steptrail.interfaces.http.agui.door import Authenticate, Authorize, Door
 from steptrail.interfaces.http.agui.fold import AguiFold
-from steptrail.interfaces.http.agui.reading import RequestRefused
+from steptrail.interfaces.http.agui.reading import RequestRefused, Unsaid
 from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import put_together, watched
 from steptrail.interfaces.http.agui.work import EndpointWork
@@ -72,6 +73,7 @@ class AguiApp(Closing):
     ) -> None:
         self._trail, self._agent, self._door = trail, agent, door
         self._config, self._work, self._heartbeat = config, work, heartbeat
+        self._branches = Branches(trail, config)
 
     async def __aenter__(self) -> Self:
         """Begin to work, and return self. Raises `StoreUnavailable` when the engine that wakes the worker is away."""
@@ -146,10 +148,14 @@ class AguiApp(Closing):
 
     async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> "Response":
         """Store what is asked for, and return the answer that follows it."""
-        is_known, state = before.phase is not Phase.ABSENT, before
-        store, session = self._trail.store, self._trail.session(given.thread_id)
-        most = self._door.max_history
-        wanted = await requested(self._trail, self._agent, before, given, caller, self._config, most=most)
+        is_known = before.phase is not Phase.ABSENT
+        says: Sequence[Unsaid] = ()
+        if is_known:
+            before, says = await self._branches.shown(given, before, caller)
+        state, store, session = before, self._trail.store, self._trail.session(before.agent_id)
+        wanted = await requested(
+            self._trail, self._agent, before, given, caller, self._config, says=says, most=self._door.max_history
+        )
         if wanted is not None:
             first = list[Recorded[AgentEvent]]()
             try:
@@ -167,6 +173,7 @@ class AguiApp(Closing):
             AguiFold,
             state,
             run_id=given.run_id,
+            thread_id=given.thread_id,
             config=self._config,
             client=given.messages,
             protocol_version=given.protocol_version,

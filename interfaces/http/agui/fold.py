@@ -58,7 +58,8 @@ _MAY_CHANGE_WHAT_IS_SHOWN = (MetadataChanged, StepCompleted)
 class AguiFold:
     """Tells one run of a front end, which begins where the session is `state`: `begin`, `apply` and `show`, `finish`.
 
-    `run_id` is the id that the client chose, the execution's by default. `client` are the messages that the client
+    `run_id` is the id that the client chose, the execution's by default, and `thread_id` that of its thread, by default
+    the session's. `client` are the messages that the client
     holds already: they keep their ids. `protocol_version` is the version that the client names: without one, events
     that clients from before 1.0 refuse are left out. Usage is counted from `since`, by default from `state`. Raises
     `MissingExtra` without the package `ag-ui-protocol`.
@@ -69,6 +70,7 @@ class AguiFold:
         state: AgentState,
         *,
         run_id: str | None = None,
+        thread_id: str | None = None,
         config: AguiConfig = _STANDARD,
         client: "Sequence[WireMessage]" = (),
         protocol_version: str | None = None,
@@ -78,6 +80,7 @@ class AguiFold:
         self._life, self._config = LifecycleFold(state), config
         self._since = since if since is not None else state
         self._run_id, self._client, self._protocol_version = run_id, client, protocol_version
+        self._thread_id = thread_id or state.agent_id
         self._told: Conversation
         self._count, self._queued, self._answered = 0, 0, set[int]()
         self._calls: list[ToolExecution] = []
@@ -167,6 +170,7 @@ class AguiFold:
         last = ending(
             self.state,
             run_id=self.run_id,
+            thread_id=self._thread_id,
             since=self._since,
             error=self._error,
             call_id=self._told.call_id,
@@ -185,7 +189,7 @@ class AguiFold:
     def _run_started(self) -> "list[Event]":
         from ag_ui.core import RunStartedEvent
 
-        return [RunStartedEvent(thread_id=self.state.agent_id, run_id=self.run_id)]
+        return [RunStartedEvent(thread_id=self._thread_id, run_id=self.run_id)]
 
     def _at_rest(self) -> "list[Event]":
         """Close what is open, and tell what waits for the end of the step to join the conversation."""

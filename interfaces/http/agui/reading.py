@@ -7,7 +7,7 @@ client sends are left out, because only the operator may instruct the agent.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.digests import digest_of
@@ -22,10 +22,17 @@ from steptrail.interfaces.python.session import Session
 from steptrail.runtime.kernel.json_form import to_json_value
 
 if TYPE_CHECKING:
-    from ag_ui.core import AssistantMessage, ContentPart, Message as WireMessage, ResumeEntry, RunAgentInput
+    from ag_ui.core import (
+        AssistantMessage,
+        ContentPart,
+        Message as WireMessage,
+        ResumeEntry,
+        RunAgentInput,
+        UserMessage,
+    )
 
-_LONGEST, _LONGEST_ID = 500, 256
-"""Characters of what a request is told, which quotes it in places, and of the id of a message, which is stored."""
+_LONGEST, LONGEST_ID = 500, 256
+"""Characters of what a request is told, which quotes it in places, and of ids of messages and runs that are stored."""
 _SCHEMA_HINT = '{"approved": true or false, "editedArgs": {...}, "reason": "..."}, the last two as you like'
 
 
@@ -47,18 +54,36 @@ class Answer:
     reason: str | None = None
 
 
-def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
-    """Return the id and the content of the user's message that the input ends with; None when it ends otherwise."""
+class Unsaid(NamedTuple):
+    """A message of the user that is to be said, under the id that its client gave it."""
+
+    id: str
+    message: Message
+
+
+def new_message(given: "RunAgentInput") -> Unsaid | None:
+    """Return the message of the user that the input ends with; None when it ends otherwise."""
     last = given.messages[-1] if given.messages else None
-    if last is None or last.role != "user":
-        return None
-    if not last.id:
+    return said_in(last) if last is not None and last.role == "user" else None
+
+
+def said_in(wire: "UserMessage", message: Message | None = None) -> Unsaid:
+    """Return what a message of a client says, or the stored `message` under its id."""
+    if not wire.id:
         raise RequestRefused(422, "the new message needs an id: a second message with the same one is not said again")
-    if len(last.id) > _LONGEST_ID:
+    if len(wire.id) > LONGEST_ID:
         raise RequestRefused(
-            422, f"the id of a message has at most {_LONGEST_ID} characters, and this one {len(last.id):,}"
+            422, f"the id of a message has at most {LONGEST_ID} characters, and this one {len(wire.id):,}"
         )
-    return last.id, Message(role=MessageRole.USER, parts=tuple(_parts(last.content)))
+    return Unsaid(wire.id, message or Message(role=MessageRole.USER, parts=tuple(_parts(wire.content))))
+
+
+def parts_of(wire: "UserMessage") -> object:
+    """Return what a message of the user holds, to be compared with that of another one."""
+    try:
+        return tuple(_parts(wire.content))
+    except RequestRefused:
+        return wire.content
 
 
 def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:

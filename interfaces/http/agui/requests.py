@@ -3,16 +3,15 @@
 An action is stored and not done: the worker of the endpoint does it, or another one.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig
-from steptrail.interfaces.http.agui.conversation import is_shown
 from steptrail.interfaces.http.agui.ending import questions
 from steptrail.interfaces.http.agui.front_tools import left_by_the_user, results_in, tools_of
-from steptrail.interfaces.http.agui.reading import Answer, RequestRefused, answers, history, new_message
+from steptrail.interfaces.http.agui.reading import Answer, RequestRefused, Unsaid, answers, history, new_message
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
@@ -48,35 +47,36 @@ async def requested(
     caller: AguiCaller,
     config: AguiConfig,
     *,
+    says: "Sequence[Unsaid]",
     most: int,
 ) -> Requested | None:
     """Return the action that a request asks for; None when it only looks on. Raises `RequestRefused`.
 
-    The id of the user's message is its idempotency key: a request that comes again adds no second message, and neither
-    does one that ends with a message that was shown to the client. A new session begins with at most so many messages.
+    A known session is told what it `says`, with the id of each message as its idempotency key: a request that comes
+    again adds no second message. A new session begins with the last message, and with at most `most` before it.
     """
-    new = new_message(given)
-    key = f"agui:{new[0]}" if new is not None else None
     if state.phase is Phase.ABSENT:
+        first = new_message(given)
         if given.resume:
             raise RequestRefused(404, "there is no such thread, and nothing in it to answer")
-        if new is None:
+        if first is None:
             raise RequestRefused(404, "there is no such thread: begin it with a message of the user")
         if len(given.messages) - 1 > most:
             raise RequestRefused(422, f"a thread begins with at most {most:,} messages before the new one")
-        first, past, tools = new[1], history(given.messages[:-1]), tools_of(given, agent, config)
+        past, tools = history(given.messages[:-1]), tools_of(given, agent, config)
 
         async def start(on_commit: OnCommit) -> None:
             await trail.start(
                 agent,
-                first,
+                first.message,
                 session=given.thread_id,
                 by=caller.name,
-                key=key,
+                key=f"agui:{first.id}",
                 metadata=caller.metadata,
                 history=past,
                 external_tools=tools,
                 new=True,
+                cause=given.run_id,
                 on_commit=on_commit,
                 context=caller.context,
             )
@@ -87,16 +87,16 @@ async def requested(
     given_answers = await answers(trail.session(state.agent_id), state, given.resume, now=now) if given.resume else ()
     for each in given_answers:
         _refuse_unfit(agent, state, each, now)
-    message = new[1] if new is not None and key not in state.fold.keys and not is_shown(state, new[0]) else None
-    if asked and message is not None and not given_answers:
+    if asked and says and not given_answers:
         raise RequestRefused(
             409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
         )
     results = results_in(given, state, config, now)
-    left = list(left_by_the_user(state, results, config, now)) if message is not None else []
-    if message is None and not given_answers and not results:
+    left = list(left_by_the_user(state, results, config, now)) if says else []
+    if not says and not given_answers and not results:
         return None
-    front_tools = tools_of(given, agent, config) if message is not None else []
+    front_tools = tools_of(given, agent, config) if says else []
+    context = caller.context if not state.fold.executions else None  # a branch from before the first message has none
 
     async def add(on_commit: OnCommit) -> None:
         session = trail.session(state.agent_id, on_commit=on_commit)
@@ -107,8 +107,16 @@ async def requested(
                 await session.deny(each.approval_id, by=caller.name, reason=each.reason)
         for result in results:
             await session.answer(**result._asdict(), by=caller.name)
-        if message is not None:
-            await session.post(agent, message, by=caller.name, key=key, external_tools=front_tools)
+        for new in says:
+            await session.post(
+                agent,
+                new.message,
+                by=caller.name,
+                key=f"agui:{new.id}",
+                external_tools=front_tools,
+                context=context,
+                cause=given.run_id,
+            )
         # They come last: with them the run goes on, and its model is to read what the user said instead.
         for result in left:
             await session.answer(**result._asdict(), by=caller.name)
