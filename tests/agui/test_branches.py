@@ -189,6 +189,20 @@ async def test_messages_that_never_arrived_are_said_with_the_new_one() -> None:
         assert await branches(trail) == []
 
 
+async def test_a_message_in_several_parts_is_the_same_when_it_comes_again() -> None:
+    texts: list[dict[str, Any]] = [{"type": "text", "text": text} for text in ("one", " and", " two")]
+    picture = {"type": "image", "source": {"type": "url", "value": "https://media.example/a"}}
+    async with trail_of() as trail, front(trail, echo()) as page:
+        said = [
+            {"id": f"m{n}", "role": "user", "content": content} for n, content in enumerate((texts, [*texts, picture]))
+        ]
+        for n in (1, 2):
+            assert (await page.post(*said[:n], runId=f"r{n}")).status_code == 200
+        assert (await page.post(*said, user("more", "m3"), runId="r3")).status_code == 200
+        assert await branches(trail) == []
+        assert len((await trail.session("t").state()).messages) == 6
+
+
 async def test_what_a_hook_said_is_not_missed_and_what_joined_a_run_is_no_place() -> None:
     says = hook("clerk", lambda state: state.with_messages(Message.user("psst")) if state.step_count == 1 else None)
     agent = agent_of([call("add", a=1, b=2), "3", "More.", *["Yes."] * 9], (HookType.AFTER_STEP, says)).build()

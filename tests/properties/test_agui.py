@@ -13,7 +13,8 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.domain.messages import ReasoningPart, TextPart
-from steptrail.interfaces.http.agui.conversation import wire_messages
+from steptrail.interfaces.http.agui.branches import overlap
+from steptrail.interfaces.http.agui.conversation import said_origins, wire_messages
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 from tests.unit.agui.client import Client
@@ -104,7 +105,21 @@ def test_any_pieces_of_a_life_are_legal_runs_that_leave_a_client_with_what_is_st
         assert seen == stored or (is_early and sorted(map(str, seen)) == sorted(map(str, stored)))
         assert len({message.id for message in client.messages}) == len(client.messages)
         assert client.run_is_over()
+        compare_what_people_said(state, client.messages)
         begin, joins = cut, True
+
+
+def compare_what_people_said(state: AgentState, messages: list[Message]) -> None:
+    """What a client was shown is the conversation, and what it shows before a message leaves that one out."""
+    found = overlap(state, messages)
+    assert (found.cut, found.unsaid) == (None, ())
+    hooks = {shown_as for shown_as, origin in said_origins(state).items() if origin.hook is not None}
+    ours = [message.id for message in wire_messages(state, AguiConfig())[0] if message.role == "user"]
+    said = [place for place, message in enumerate(messages) if message.role == "user"]
+    for kept, place in enumerate(said):
+        short = overlap(state, messages[:place])
+        missed = [each for each in ours[kept:] if each not in hooks]
+        assert (short.kept, short.unsaid, short.cut) == (kept, (), next(iter(missed), None))
 
 
 def mine(state: AgentState) -> list[Message]:

@@ -1,6 +1,6 @@
 """A key stands for one input: the same command is safe to repeat, and another one under it is refused."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -143,6 +143,6 @@ async def test_the_commit_of_what_is_only_stored_names_what_led_to_it() -> None:
         named = [head.causation for head in heads if head.causation is not None]
         assert list(dict.fromkeys(named)) == ["request-1", "request-2", "request-3"]
         assert heads[-1].causation == "request-3"
-        flow: Any = Workflow("sum").function("a", lambda _: 1, output="a").build()
+        flow, start = Workflow("sum").function("a", lambda _: 1, output="a").build(), cast("Any", trail.start)
         with pytest.raises(ConfigurationError, match="a workflow is run without `cause`: that is for agents"):
-            await trail.start(flow, session="f", cause="request-4")
+            await start(flow, session="f", cause="request-4")

@@ -13,7 +13,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
+from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart, text_of
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.events import ApprovalGranted, ApprovalRequested
 from steptrail.domain.storable import storable
@@ -81,9 +81,11 @@ def said_in(wire: "UserMessage", message: Message | None = None) -> Unsaid:
 def parts_of(wire: "UserMessage") -> object:
     """Return what a message of the user holds, to be compared with that of another one."""
     try:
-        return tuple(_parts(wire.content))
+        parts = tuple(_parts(wire.content))
     except RequestRefused:
         return wire.content
+    # Texts alone are shown as one, however they were sent.
+    return parts if any(isinstance(part, MediaPart) for part in parts) else text_of(parts)
 
 
 def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:

@@ -485,3 +485,14 @@ async def test_a_scored_session_is_driven_again_without_its_scores() -> None:
     replayed = await replay(shop(*script).build(), recording)
     assert normalise(replayed.events) == normalise(recording.events)
     assert not any(isinstance(event, SessionScored) for event in replayed.events)
+
+
+async def test_given_a_fork_from_before_anything_was_started_then_it_begins_again_from_there() -> None:
+    builder, past = shop("One.", "Two.", "Three."), [Message.user("Before"), Message.assistant("Yes")]
+    async with trail_of() as trail:
+        await trail.run(builder.build(), "What is left?", session="first", history=past)
+        again_in = await trail.session("first").regenerate(builder.build(), session="s", key="k")
+        await trail.session("s").send(builder.build(), "And now?")
+        recording = Recording("s", await trail.session("s").history())
+        assert normalise((await replay(builder.build(), recording)).events) == normalise(recording.events)
+        assert again_in.state.fold.executions == 1
