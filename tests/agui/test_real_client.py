@@ -247,7 +247,7 @@ def test_a_tool_of_the_page_is_called_by_the_model_and_answered_by_the_page(fron
     assert without_ids(done.messages) == without_ids(front.stored())
 
 
-@pytest.mark.acceptance("10.5-3")
+@pytest.mark.acceptance("10.6-3")
 def test_a_page_that_has_a_message_edited_or_answered_again_goes_on_with_what_it_shows(front: Front) -> None:
     tab, other = front.tab, replace(front, thread=front.thread).tab
     tab.run("hello", id="u1")

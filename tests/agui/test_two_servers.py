@@ -15,9 +15,9 @@ PAIRS = 5
 """By hand: 100. There is nothing random about what is asserted."""
 
 
-def post(place: Place, thread: str, text: str) -> int:
-    said = {"id": f"{thread}:{text}", "role": "user", "content": text}
-    asked = {"threadId": thread, "runId": "r", "messages": [said]}
+def post(place: Place, thread: str, *texts: str) -> int:
+    said = [{"id": f"{thread}:{text}", "role": "user", "content": text} for text in texts]
+    asked = {"threadId": thread, "runId": "r", "messages": said}
     return httpx.post(place.url, json=asked, headers={"Authorization": "ana"}, timeout=60).status_code
 
 
@@ -30,9 +30,10 @@ def test_two_messages_to_two_servers_at_the_same_moment_are_both_said(tmp_path: 
         ThreadPoolExecutor(2) as pool,
     ):
         for thread in threads:
+            before = ["before"] if is_known else []
             if is_known:
-                assert post(one, thread, "before") == 200
-            both = [pool.submit(post, place, thread, text) for place, text in ((one, "one"), (two, "two"))]
+                assert post(one, thread, *before) == 200
+            both = [pool.submit(post, place, thread, *before, text) for place, text in ((one, "one"), (two, "two"))]
             assert [each.result() for each in both] == [200, 200]
     with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         rows = trail.runs()

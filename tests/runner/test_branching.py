@@ -47,7 +47,7 @@ async def talked(trail: Steptrail, *said: str) -> Agent:
     return agent
 
 
-@pytest.mark.acceptance("10.5-1")
+@pytest.mark.acceptance("10.6-1")
 async def test_a_fork_before_a_message_ends_with_the_run_before_and_takes_another_in_its_place() -> None:
     async with trail_of() as trail:
         agent = await talked(trail, "one", "two", "three")
@@ -156,7 +156,7 @@ class Desk(BaseModel):
     name: str
 
 
-@pytest.mark.acceptance("10.5-2")
+@pytest.mark.acceptance("10.6-2")
 async def test_the_same_input_is_answered_again_with_its_file_its_context_and_its_external_tools() -> None:
     async with trail_of() as trail:
         model = ScriptedModel(["One.", "Two.", "Three."])
