@@ -101,7 +101,6 @@ class Journal(Generic[S, E]):
         head: StreamHead,
         *,
         actor: str,
-        causation: str | None = None,
         snapshots: Snapshots[S],
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None,
     ) -> None:
@@ -110,7 +109,9 @@ class Journal(Generic[S, E]):
         clock = SegmentClock(environment.clock, not_before=state.as_of)
         self.now, self.behind = clock.now, clock.behind
         """The present instant by the clock of this segment, and how far that is behind the time of day."""
-        self._actor, self._causation, self._on_commit = actor, causation, on_commit
+        self._actor, self._on_commit = actor, on_commit
+        self.causation: str | None = None
+        """The id of what leads to the commits, such as a request; None for what has none."""
         self._snapshots = snapshots
         self._committed, self._head = state, head
         self._stands = machine.control.standing(state)
@@ -141,27 +142,18 @@ class Journal(Generic[S, E]):
         actor = environment.worker
         return cls(machine, environment, stream, state, head, actor=actor, snapshots=snapshots, on_commit=on_commit)
 
-    async def reloaded(
-        self, *, actor: str | None = None, causation: str | None = None, seen: "Journal[S, E] | None" = None
-    ) -> "Journal[S, E]":
+    async def reloaded(self, *, actor: str | None = None, seen: "Journal[S, E] | None" = None) -> "Journal[S, E]":
         """Return a journal of the stream as it is stored now, with an empty overlay. Only new events are folded.
 
-        `causation` stands in the commits of that journal. `seen` is another journal of the stream: what it has folded
-        is not folded again.
+        `seen` is another journal of the stream: what it has folded is not folded again.
         """
         known = self if seen is None or seen.committed.version < self._committed.version else seen
         state, head, _ = await known._with_news()
         known._snapshots.has_folded(state.version - known._committed.version)
+        machine, on_commit, by = self._machine, self._on_commit, actor or self._actor
+        snapshots = known._snapshots
         return Journal(
-            self._machine,
-            self._env,
-            self._stream,
-            state,
-            head,
-            actor=actor or self._actor,
-            causation=causation,
-            snapshots=known._snapshots,
-            on_commit=self._on_commit,
+            machine, self._env, self._stream, state, head, actor=by, snapshots=snapshots, on_commit=on_commit
         )
 
     async def newest(self) -> S:
@@ -293,9 +285,8 @@ class Journal(Generic[S, E]):
             raise self._lost
         if not self._overlay:
             return True
-        head = CommitHead(
-            commit_id=new_id("c"), actor=self._actor, causation=self._causation, segment=self._segment or 0
-        )
+        by, cause = self._actor, self.causation
+        head = CommitHead(commit_id=new_id("c"), actor=by, causation=cause, segment=self._segment or 0)
         events = tuple([(record.at, record.event) for record in self._overlay])
         stands = self._machine.control.standing(self._state)
         row = self._row_if_moved(self._state, stands)

@@ -83,7 +83,8 @@ class StreamCommands(Generic[S, C, E, F]):
                 # Each try has a journal of its own: after a lost append the old one keeps the facts that were decided,
                 # and they would be stored beside those of the new decision.
                 actor, cause = str(getattr(command, "by", "user")), getattr(command, "cause", None)
-                journal_of_try = turn.newest = await journal.reloaded(actor=actor, causation=cause, seen=turn.newest)
+                journal_of_try = turn.newest = await journal.reloaded(actor=actor, seen=turn.newest)
+                journal_of_try.causation = cause
                 journal_of_try.record(*self.machine.decide(journal_of_try.committed, command))
                 if await journal_of_try.flush():
                     return journal_of_try

@@ -97,9 +97,9 @@ def test_a_stream_without_events_is_absent_and_one_that_has_ended_is_done() -> N
     assert stands(given(*opened(), *answered(), done(1), finished())) == Standing(state=StandingState.DONE)
 
 
-def test_a_session_that_nothing_was_started_in_is_pending_and_due_at_once() -> None:
+def test_a_session_that_nothing_was_started_in_has_nothing_that_is_due() -> None:
     scenario = given(SessionStarted(name="triage"))
-    assert stands(scenario) == Standing(state=StandingState.PENDING, due_at=scenario.state.as_of)
+    assert stands(scenario) == Standing(state=StandingState.DONE)
 
 
 @pytest.mark.parametrize(
