@@ -150,10 +150,15 @@ class Journal(Generic[S, E]):
         known = self if seen is None or seen.committed.version < self._committed.version else seen
         state, head, _ = await known._with_news()
         known._snapshots.has_folded(state.version - known._committed.version)
-        machine, on_commit, by = self._machine, self._on_commit, actor or self._actor
-        snapshots = known._snapshots
         return Journal(
-            machine, self._env, self._stream, state, head, actor=by, snapshots=snapshots, on_commit=on_commit
+            self._machine,
+            self._env,
+            self._stream,
+            state,
+            head,
+            actor=actor or self._actor,
+            snapshots=known._snapshots,
+            on_commit=self._on_commit,
         )
 
     async def newest(self) -> S:
