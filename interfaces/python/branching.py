@@ -10,13 +10,11 @@ from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted, Me
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.errors import CommandRejected, stream_name
-from steptrail.domain.files import with_files
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_text
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolSpec
 from steptrail.projections.ui.ids import said_id
-from steptrail.runtime.kernel.files import File, stored_file
 from steptrail.runtime.kernel.history import placed_of_types
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -32,12 +30,6 @@ class Input(NamedTuple):
     message: Message
     external_tools: tuple[ToolSpec, ...]
     context: JsonValue
-
-
-async def input_with_files(store: EventStore, begun: Input) -> Message:
-    """Return the message of an input with the bytes of its files, as it was given. Raises `FileUnreadable`."""
-    stored = {part.digest: File.of(part, await stored_file(store, part.digest)) for part in begun.message.files}
-    return with_files(begun.message, lambda part: stored[part.digest])
 
 
 async def input_of(

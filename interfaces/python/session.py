@@ -21,7 +21,7 @@ from steptrail.domain.shared.events import ScoreValue
 from steptrail.domain.shared.forks import Fork
 from steptrail.domain.shared.scores import GiveScore
 from steptrail.infrastructure.tools.external import ExternalTool
-from steptrail.interfaces.python.branching import Input, input_of, input_with_files
+from steptrail.interfaces.python.branching import Input, input_of
 from steptrail.interfaces.python.fitting_results import refuse_unfit_result
 from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.steering import SteeredHandle
@@ -33,7 +33,7 @@ from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.files import File, stored_file
+from steptrail.runtime.kernel.files import File, stored_file, with_stored_bytes
 from steptrail.runtime.kernel.first_answers import answered_once
 from steptrail.runtime.kernel.ids import session_or_unnamed
 from steptrail.runtime.kernel.json_form import to_json_value
@@ -378,7 +378,7 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
                 if key is None or (begun := await self._left_for(branch)) is None:
                     raise
         start = Start(
-            input=await input_with_files(store, begun),
+            input=await with_stored_bytes(store, begun.message),
             agent=given.snapshot_beside(begun.external_tools),
             worker=self._env.worker,
             by=by,

@@ -11,7 +11,7 @@ from steptrail import ToolEffect, tool
 from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.storable import storable
-from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.flow.values import GivenValues
 from steptrail.workflow import Envelope, Update, Workflow
 from tests.flow.kit import LEAVES
 from tests.harness.beside_the_loop import beside_the_loop
@@ -47,7 +47,7 @@ async def test_others_have_the_event_loop_while_a_run_asks_hundreds_of_people() 
 async def test_others_have_the_event_loop_while_what_a_node_returned_is_looked_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("steptrail.runtime.flow.calls.function.to_json_value", beside_the_loop(to_json_value))
+    monkeypatch.setattr("steptrail.runtime.flow.calls.function.GivenValues", beside_the_loop(GivenValues))
     monkeypatch.setattr("steptrail.runtime.flow.calls.port.storable", beside_the_loop(storable))
 
     def rows() -> dict[str, Any]:

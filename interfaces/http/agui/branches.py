@@ -20,8 +20,9 @@ from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig
 from steptrail.interfaces.http.agui.conversation import is_shown, said_origins, wire_messages
 from steptrail.interfaces.http.agui.reading import RequestRefused, Unsaid, new_message, parts_of, said_in
 from steptrail.interfaces.http.agui.watching import put_together
-from steptrail.interfaces.python.branching import Input, input_of, input_with_files
+from steptrail.interfaces.python.branching import Input, input_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.files import with_stored_bytes
 from steptrail.runtime.kernel.ids import session_for_key
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Branches:
             if await self._was_asked(branch, given.run_id):
                 return await self._state(branch, thread), ()  # the same request came before
         begun = await input_of(self._store, SessionId(state.agent_id), found.last)
-        message = await input_with_files(self._store, begun)
+        message = await with_stored_bytes(self._store, begun.message)
         return await self._branch(given, thread, state, begun, caller, mark=given.run_id), [said_in(last, message)]
 
     def _joining(self, given: "RunAgentInput", state: AgentState) -> Sequence[Unsaid]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from steptrail.domain.agent.commands import Start
-from steptrail.domain.agent.events import ExecutionStarted, MessagesAppended, SessionStarted
 from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError
@@ -40,7 +39,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.log_raised import log_raised, said_by
 
 _log = logging.getLogger("steptrail.evals")
-_READ = (SessionStarted.TYPE, MessagesAppended.TYPE, ExecutionStarted.TYPE)
 _HARMLESS = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 
 

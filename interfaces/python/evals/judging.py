@@ -1,4 +1,4 @@
-"""ComparisonJudges: functions and agents that compare the answer of another agent with the recorded one."""
+"""Judges: functions and agents that compare the answer of another agent with the recorded one."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable, iscoroutinefunction
