@@ -4,7 +4,7 @@ import math
 
 from hypothesis import given, strategies as st
 
-from steptrail.domain.agent.events import ExecutionFinished
+from steptrail.domain.agent.events import ExecutionFinished, SessionScored
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.standing import standing, summary
 from steptrail.projections import (
@@ -78,7 +78,9 @@ def test_a_row_that_is_written_when_the_standing_changes_is_never_late(life: Lif
 def test_why_says_of_an_execution_what_its_row_says(life: Life, data: st.DataObject) -> None:
     records = life.committed[: data.draw(st.integers(2, len(life.committed)))]
     rows = projected(RunsView(), entries(f"agent:{SESSION}", records)).of(EXECUTIONS)
-    said = explain(SESSION, records, now=records[-1].at)
+    # A score moves no row, so it is asked as of the event before.
+    now = next(record.at for record in reversed(records) if not isinstance(record.event, SessionScored))
+    said = explain(SESSION, records, now=now)
     if rows:
         told, spent, row = said.to_dict(), said.spent, rows[-1]
         named = (told["status"], told["stopReason"], told["answered"])
