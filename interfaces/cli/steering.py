@@ -1,7 +1,6 @@
 """`pause`, `stop`, `requeue`, `fork`, `approve` and the like: commands to a session or a run from any process."""
 
 import argparse
-import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import isfinite
@@ -75,7 +74,7 @@ def register(commands: Commands) -> None:
     score = commands.add("score", _score, "Record how good somebody finds session or run ID.")
     score.add_argument("id", metavar="ID", type=prefix)
     score.add_argument("name", metavar="NAME", help="of what it is a score, such as helpful")
-    score.add_argument("value", metavar="VALUE", help="a number, true, false, or a label")
+    score.add_argument("value", metavar="VALUE", help="a number, yes, no, or a label")
     score.add_argument("--by", type=who, required=True, help="who scores, for the record")
     score.add_argument("--comment", help="why, for the record")
     score.add_argument("--execution", type=count, metavar="N", help="its N-th execution (default: the newest)")
@@ -143,10 +142,13 @@ def _score(arguments: argparse.Namespace, output: Output) -> None:
     carried_out(arguments, output, carry)
 
 
+_TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+
+
 def score_value(given: str) -> ScoreValue:
     """Return the value of a score from the text of it: a number, a truth value, or else a label."""
     with suppress(ValueError):
-        return cast("ScoreValue", json.loads(given)) if given in {"true", "false"} else int(given)
+        return _TRUTHS[given] if given in _TRUTHS else int(given)
     try:
         number = float(given)
     except ValueError:

@@ -222,6 +222,27 @@ def test_an_agent_that_would_do_once_more_what_counts_only_once_is_refused(tmp_p
                 compare_blocking(new, sessions, judges, repeats_effects=True)
 
 
+async def test_what_is_no_session_is_refused() -> None:
+    wrong: Any = ["s-one"]
+    with pytest.raises(ConfigurationError, match="a session to compare"):
+        await compare(agent()[0], wrong, [longer])
+
+
+async def test_a_score_is_of_the_answer_that_was_compared() -> None:
+    async with trail_of() as trail:
+        await recorded(trail, "one")
+        new = AgentBuilder("desk").with_model(Told("Well, {}!")).build()
+        (pair,) = (await compare(new, [trail.session("s-one")], [longer])).pairs
+        assert pair.candidate is not None
+        candidate = trail.session(pair.candidate.session)
+        await candidate.score("longer", 0.25, by="compare", execution=1)
+        await candidate.send(new, "And now?")
+        await candidate.score("longer", 0.75, by="compare", execution=2)
+        (again,) = (await compare(new, [trail.session("s-one")], [longer])).pairs
+        assert pair.scores["longer"].value is True
+        assert (again.candidate, again.scores["longer"].value) == (pair.candidate, 0.25)
+
+
 async def test_costs_are_told_of_both_sides() -> None:
     prices = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
     async with trail_of() as trail:

@@ -87,6 +87,8 @@ def test_the_command_line_scores_lists_and_counts(tmp_path: Path, capsys: pytest
         "tea-1: recorded"
     )
     said("score", "tea-1", "tone", "formal", "--by", "ana", "--step", "1")
+    said("score", "tea-1", "safe", "yes", "--by", "ana")
+    assert "tea-1" in said("runs", "--score", "safe=yes")
     assert "score       helpful = 0.75 by ana (short and clear)" in said("why", "tea-1")
     shown = said("show", "tea-1")
     assert "helpful" in shown

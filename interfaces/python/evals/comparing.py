@@ -74,7 +74,8 @@ async def compare(
     )
     if not a_flag(repeats_effects, "`repeats_effects`"):
         _refuse_effects(comparing.agent)
-    handles = {each.id: a_kind_of(Session, each, "a session to compare") for each in a_row(sessions, "sessions")}
+    given = [a_kind_of(Session, each, "a session to compare") for each in a_row(sessions, "sessions")]
+    handles = {each.id: each for each in given}
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(comparing.pair(each)) for each in handles.values()]
     return ComparisonReport.of([task.result() for task in tasks], comparing.judges)
@@ -129,6 +130,7 @@ class _Comparing:
             history=recorded.history,
             metadata={**recorded.metadata, "compared_with": session.id},
             context=recorded.asked.context if self.agent.context is not None else None,
+            key="compare",
         )
         result = await SessionControl(session.environment, chosen).run(self.agent, start)
         return Session(session.environment, chosen), result
@@ -139,7 +141,7 @@ class _Comparing:
         given = {
             each.name: Score(each.value, each.comment)
             for each in await candidate.scores()
-            if each.by == self.by and each.step is None
+            if each.by == self.by and each.step is None and each.execution == result.state.fold.executions
         }
         scores, judging, problems = dict[str, Score](), list[ComparedRun](), dict[str, str]()
         for name, judge in self.judges.items():
@@ -152,7 +154,9 @@ class _Comparing:
                 else:
                     score = before or await answer_of(cast("JudgeFunction", judge), recorded.result, result)
                 if before is None:
-                    await candidate.score(name, score.value, by=self.by, comment=score.comment)
+                    await candidate.score(
+                        name, score.value, by=self.by, comment=score.comment, execution=result.execution_id
+                    )
                 scores[name] = score
             except (Exception, asyncio.CancelledError) as error:
                 if is_asked_to_end():
