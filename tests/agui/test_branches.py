@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from ag_ui.core import RunAgentInput
+from ag_ui.core import RunAgentInput, UserMessage
 from pydantic import BaseModel
 
 from steptrail import Agent, AgentBuilder, Steptrail, tool
@@ -186,6 +186,15 @@ async def test_messages_that_never_arrived_are_said_with_the_new_one() -> None:
         assert "at most 10 messages" in await page.refused(422, *page.client.said, *many)
         made_up = [user("x", "x"), {"id": "y", "role": "assistant", "content": "never said"}, user("z", "z")]
         assert "this is not what was said in the thread" in await page.refused(409, *page.client.said, *made_up)
+        assert await branches(trail) == []
+
+
+async def test_a_message_that_was_lost_while_a_reply_came_is_said_with_the_new_one() -> None:
+    async with trail_of() as trail, front(trail, echo()) as page:
+        await page.run(user("one", "m1"), runId="r1")
+        page.client.messages.insert(1, UserMessage(id="m2", role="user", content="lost"))
+        await page.run(user("three", "m3"), runId="r3")
+        assert (await trail.session("t").state()).output == "2: one lost three"
         assert await branches(trail) == []
 
 

@@ -94,7 +94,7 @@ class Branches:
             return newest, self._joining(given, newest)
         state, found = await self._nearest(given, branches, thread)
         if found.unsaid:
-            says = self._unsaid(given, found.unsaid)
+            says = self._unsaid(given, found)
             if found.cut is None:
                 return state, says
             begun = await input_of(self._store, SessionId(state.agent_id), found.cut)
@@ -116,11 +116,13 @@ class Branches:
         is_new = new is not None and f"agui:{new.id}" not in state.fold.keys and not is_shown(state, new.id)
         return [new] if new is not None and is_new else ()
 
-    def _unsaid(self, given: "RunAgentInput", unsaid: "Sequence[UserMessage]") -> Sequence[Unsaid]:
+    def _unsaid(self, given: "RunAgentInput", found: Overlap) -> Sequence[Unsaid]:
+        unsaid = found.unsaid
         if len(unsaid) > _MOST_UNSAID:
             raise RequestRefused(422, f"a request says at most {_MOST_UNSAID} messages, and this one {len(unsaid):,}")
         behind = given.messages[given.messages.index(unsaid[0]) :]
-        if any(message.role in {"assistant", "tool"} for message in behind):
+        # A message that was lost while the model answered stands before the reply, which is ours.
+        if not found.is_whole and any(message.role in {"assistant", "tool"} for message in behind):
             raise RequestRefused(409, f"from {unsaid[0].id!r} on this is not what was said in the thread: load it anew")
         return [said_in(message) for message in unsaid]
 
