@@ -17,26 +17,18 @@ from steptrail.models import ModelRequest
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ApprovalRule
 from tests.agui.pages import JOINED, Front, Gate, ending, front, user
-from tests.runner.kit import again_on, agent_of, hook, trail_of
+from tests.runner.kit import Echo, again_on, agent_of, hook, trail_of
 from tests.unit.agui.client import Client
 
 REFUSING = AguiConfig(branches="refuse")
 
 
-class Echo(ScriptedModel):
-    """Says how often it was asked, and all that people said."""
-
-    def __init__(self) -> None:
-        super().__init__([self._said] * 100)
-        self.count = 0
-
-    def _said(self, request: ModelRequest) -> str:
-        self.count += 1
-        return f"{self.count}: {' '.join(message.text for message in request.messages if message.is_user())}"
+def all_said(request: ModelRequest) -> str:
+    return " ".join(message.text for message in request.messages if message.is_user())
 
 
 def echo() -> Agent:
-    return AgentBuilder("echo").with_model(Echo()).build()
+    return AgentBuilder("echo").with_model(Echo(all_said)).build()
 
 
 def contents(page: Front) -> list[str]:
@@ -104,7 +96,7 @@ async def test_a_message_at_the_end_that_was_answered_is_answered_again(shown: i
 
 
 async def test_a_request_that_comes_again_makes_no_second_branch_and_has_nothing_answered_again() -> None:
-    model = Echo()
+    model = Echo(all_said)
     agent = AgentBuilder("echo").with_model(model).build()
     async with trail_of() as trail, front(trail, agent) as page:
         await talked(page)
@@ -280,7 +272,7 @@ async def test_a_branch_from_before_the_first_message_has_the_context_of_who_ask
     class Desk(BaseModel):
         name: str
 
-    agent = AgentBuilder("desk").with_model(Echo()).with_context(Desk).build()
+    agent = AgentBuilder("desk").with_model(Echo(all_said)).with_context(Desk).build()
 
     def authorize(request: object, given: RunAgentInput) -> AguiCaller:
         del request, given

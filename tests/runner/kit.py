@@ -34,6 +34,22 @@ NOON = 1_800_000_000_000_000
 E = TypeVar("E", bound=AgentEvent)
 
 
+def _newest_text(request: ModelRequest) -> str:
+    return request.messages[-1].text
+
+
+class Echo(ScriptedModel):
+    """Says how often it was asked, and what it `heard`: the newest message, unless it hears otherwise."""
+
+    def __init__(self, heard: Callable[[ModelRequest], str] = _newest_text) -> None:
+        super().__init__([self._said] * 100)
+        self.count, self._heard = 0, heard
+
+    def _said(self, request: ModelRequest) -> str:
+        self.count += 1
+        return f"{self.count}: {self._heard(request)}"
+
+
 class HandClock(ManualClock):
     """A clock that is put forward by hand, or to the end of each wait."""
 

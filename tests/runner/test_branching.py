@@ -12,24 +12,11 @@ from steptrail.errors import CommandRejected, ConfigurationError, FileUnreadable
 from steptrail.events import SessionForked
 from steptrail.hooks import HookType
 from steptrail.messages import File, Message
-from steptrail.models import ModelRequest
 from steptrail.testing import ScriptedModel, call
 from steptrail.ui import ui_conversation
-from tests.runner.kit import Crash, again_on, agent_of, crash_at, hook, trail_of
+from tests.runner.kit import Crash, Echo, again_on, agent_of, crash_at, hook, trail_of
 
 LOOK = external_tool("look", "Look.", {"type": "object", "properties": {}})
-
-
-class Echo(ScriptedModel):
-    """Says how often it was asked, and what."""
-
-    def __init__(self) -> None:
-        super().__init__([self._said] * 100)
-        self.count = 0
-
-    def _said(self, request: ModelRequest) -> str:
-        self.count += 1
-        return f"{self.count}: {request.messages[-1].text}"
 
 
 def echo() -> Agent:
