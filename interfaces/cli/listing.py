@@ -43,7 +43,7 @@ def found_by(parser: Parser) -> None:
     statuses = [*(status.value for status in ExecutionStatus), _CRASHED]
     one_of(parser, "--status", statuses, "that stand so")
     one_of(parser, "--stop-reason", [reason.value for reason in StopReason], "whose last run stopped for this reason")
-    parser.add_argument("--agent", metavar="NAME", help="sessions of this agent, parser of this workflow")
+    parser.add_argument("--agent", metavar="NAME", help="sessions of this agent, runs of this workflow")
     parser.add_argument("--parent", type=prefix, metavar="ID", help="that session ID, or one below it in a call, began")
     parser.add_argument("--since", type=moment, metavar="TIME", help="that began then or later: 12h, 7d, 2026-03-01")
     parser.add_argument("--until", type=moment, metavar="TIME", help="that began before")
