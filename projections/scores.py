@@ -1,7 +1,9 @@
 """The scores of a session, as they are recorded: all of them, or those that count."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import isfinite
 
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -37,6 +39,20 @@ def score_words(score: RecordedScore | SessionScored) -> str:
     of = f" of step {score.step}" if score.step is not None else ""
     said = f" ({score.comment})" if score.comment else ""
     return f"{score.name}{of} = {value_text(score.value)} by {score.by}{said}"
+
+
+_TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+def value_said(text: str) -> ScoreValue:
+    """Return the value that a text says: a truth value, a number, or else a label."""
+    with suppress(ValueError):
+        return _TRUTHS[text] if text in _TRUTHS else int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if isfinite(number) else text
 
 
 def value_text(value: ScoreValue) -> str:

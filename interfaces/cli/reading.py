@@ -99,9 +99,11 @@ def _show(arguments: argparse.Namespace, output: Output) -> None:
         shown = SHOWN.of(stream)
         types = () if shown is None else shown.types
 
+        given = await handle.scores(history=True)
+
         async def stood(version: int | None) -> Stood:
             state = newest if version is None else await handle.state(at=version)
-            scores = [score for score in await handle.scores(history=True) if score.version <= state.version]
+            scores = [score for score in given if score.version <= state.version]
             records = await handle.history(at=state.version, types=types) if types else ()
             return Stood(state, records, that_count(scores))
 

@@ -2,13 +2,10 @@
 
 import argparse
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from math import isfinite
 from operator import methodcaller
 from typing import Any, TypeAlias, cast
 
 from steptrail.domain.errors import stream_name
-from steptrail.domain.shared.events import ScoreValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Refusal
@@ -31,6 +28,7 @@ from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.scores import value_said
 from steptrail.runtime.agent.result import RunResult
 
 Steered: TypeAlias = SteeredHandle[Any, Any, Any, Any]
@@ -130,7 +128,7 @@ def _settle(arguments: argparse.Namespace, output: Output) -> None:
 
 def _score(arguments: argparse.Namespace, output: Output) -> None:
     said = named(arguments, "by", "comment", "execution")
-    value = score_value(arguments.value)
+    value = value_said(arguments.value)
 
     async def carry(handle: Any) -> Any:
         if arguments.step is None:
@@ -140,20 +138,6 @@ def _score(arguments: argparse.Namespace, output: Output) -> None:
         return await handle.score(arguments.name, value, step=arguments.step, **said)
 
     carried_out(arguments, output, carry)
-
-
-_TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
-
-
-def score_value(given: str) -> ScoreValue:
-    """Return the value of a score from the text of it: a number, a truth value, or else a label."""
-    with suppress(ValueError):
-        return _TRUTHS[given] if given in _TRUTHS else int(given)
-    try:
-        number = float(given)
-    except ValueError:
-        return given
-    return number if isfinite(number) else given
 
 
 def _approve(arguments: argparse.Namespace, output: Output) -> None:

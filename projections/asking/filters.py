@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
-from math import ceil, floor, nan
+from math import ceil, floor
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.scores import score_name
 from steptrail.domain.shared.tags import MOST_TAGS
 from steptrail.domain.tools import ToolEffect
+from steptrail.projections.scores import value_said
 
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
@@ -70,7 +71,6 @@ class RunOrder(StrEnum):
 
 
 _CONDITION = re.compile(r"\s*([^<>=]*[^<>=\s])\s*(?:(>=|<=|>|<|=)\s*(.*\S))?\s*", re.DOTALL)
-_TRUTHS = {"true": 1, "yes": 1, "false": 0, "no": 0}
 
 
 class ScoreCondition(NamedTuple):
@@ -89,18 +89,15 @@ def score_condition(text: str) -> ScoreCondition:
     said = _CONDITION.fullmatch(text)
     if said is None:
         raise ConfigurationError(f"{shown(text)} is no condition on a score, such as helpful>=0.5 or tone=formal")
-    name, sign, value = score_name(said[1]), said[2], said[3]
+    name, sign = score_name(said[1]), said[2]
     if sign is None:
         return ScoreCondition(name, None, None)
-    try:
-        number = float(_TRUTHS.get(value, value))
-    except ValueError:
-        number = nan
-    if -LARGEST_SCORE <= number <= LARGEST_SCORE:
-        return ScoreCondition(name, sign, round(number * 1_000_000))
+    value = value_said(said[3])
+    if not isinstance(value, str) and -LARGEST_SCORE <= value <= LARGEST_SCORE:
+        return ScoreCondition(name, sign, round(value * 1_000_000))
     if sign != "=":
-        raise ConfigurationError(f"{shown(text)}: {shown(value)} is no number that a score may be")
-    return ScoreCondition(name, sign, value)
+        raise ConfigurationError(f"{shown(text)}: {shown(said[3])} is no number that a score may be")
+    return ScoreCondition(name, sign, said[3])
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):

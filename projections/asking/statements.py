@@ -211,13 +211,7 @@ class Questions:
         """Ask for the scores of whole runs that were given on these days, by agent, name and label."""
         text = _Text()
         text.conditions.append("t.step = 0")
-        if period.since is not None:
-            text.conditions.append(f"t.scored_at >= {text.mark(period.since // _DAY * _DAY)}")
-        if period.until is not None:
-            text.conditions.append(f"t.scored_at < {text.mark((period.until // _DAY + 1) * _DAY)}")
-        self._of_tenant(text, "e.tenant")
-        if period.agent is not None:
-            text.conditions.append(f"{_aside('e.name')} = {text.mark(plain(period.agent))}")
+        self._of_runs(text, period, "t.scored_at")
         columns = "e.name, t.name, t.label"
         return Statement(
             f"SELECT {columns}, count(*), CAST(sum(t.value_millionths) AS bigint) FROM {SCORES.name} t "  # noqa: S608
@@ -249,16 +243,20 @@ class Questions:
         counted = sums.OF_ALL_TENANTS.get(table, table) if self.tenant is None else table
         return Statement(f"SELECT {listed} FROM {counted.name}{text.where}{grouped}", text.values)  # noqa: S608
 
+    def _of_runs(self, text: _Text, period: Period, at: str) -> None:
+        """Add the conditions on runs, with the instant `at` on the days of the period."""
+        if period.since is not None:
+            text.conditions.append(f"{at} >= {text.mark(period.since // _DAY * _DAY)}")
+        if period.until is not None:
+            text.conditions.append(f"{at} < {text.mark((period.until // _DAY + 1) * _DAY)}")
+        self._of_tenant(text, "e.tenant")
+        if period.agent is not None:
+            text.conditions.append(f"{_aside('e.name')} = {text.mark(plain(period.agent))}")
+
     def _of_period(self, text: _Text, period: Period) -> None:
         """Add the conditions of runs to a question about few parts of them, if there are any."""
         of_run = _Text(text.values)
-        if period.since is not None:
-            of_run.conditions.append(f"+e.ended_at >= {of_run.mark(period.since // _DAY * _DAY)}")
-        if period.until is not None:
-            of_run.conditions.append(f"+e.ended_at < {of_run.mark((period.until // _DAY + 1) * _DAY)}")
-        self._of_tenant(of_run, "e.tenant")
-        if period.agent is not None:
-            of_run.conditions.append(f"{_aside('e.name')} = {of_run.mark(plain(period.agent))}")
+        self._of_runs(of_run, period, "+e.ended_at")
         if of_run.conditions:
             of_run.conditions.append("e.execution = t.execution")
             # A value and neither a join nor EXISTS: for those PostgreSQL reads all runs.
